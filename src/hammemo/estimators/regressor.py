@@ -30,6 +30,7 @@ from hammemo.tasks.numbers import choose as numbers
 from hammemo.tasks.numbers.errors import interval_answers
 from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
 from hammemo.tasks.numbers.report import NumberReport, importances
+from hammemo.tasks.numbers.sums import BITS
 from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.token_types import warn_once
@@ -53,6 +54,9 @@ _MAGNITUDES: Final = 1e6
 """How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
 _WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
 """What a model has warned of."""
+_FAR: Final = 2.0**16
+"""How many times as far from the median as nine of ten targets one may be before `fit` warns: the sums have 26 bits for
+the largest distance, so fewer than 1,024 units are left to the others."""
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
@@ -160,6 +164,7 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         def fitted(model: Any) -> NumberState:
             rows = _read(model, X, y, None, sample_weight)
             _warn_of_magnitudes(rows.labels)
+            _warn_of_a_far_target(rows.labels)
             return numbers.fit(model.settings(), known_state(model), rows)
 
         edit(self, fitted)
@@ -254,7 +259,12 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         return self.state.position
 
     def learn_one(self: Self, row: Sequence[Any], target: float) -> Self:
-        """Learn one row; nothing is chosen."""
+        """Learn one row. Nothing is chosen, unless there was too little to choose by before.
+
+        Where fewer than 200 rows were there at the last choice, everything is chosen again once their number has
+        doubled. So it is where a target does not fit in the unit of the sums: the first one that differs from the
+        others, or one that is more than 1,024 times as far away as any before.
+        """
         if "_state" not in vars(self):
             return self.partial_fit([row], [target])
         number = float(read_targets([target])[0])
@@ -567,6 +577,25 @@ def _warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
             "ones decide what is learnt. Fit their logarithms, for example with TransformedTargetRegressor.",
             UserWarning,
             stacklevel=3,
+        )
+
+
+def _warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
+    """Warn of a target so far from the others that their differences are lost in its unit."""
+    if not len(targets):
+        return
+    distances = np.abs(targets - np.median(targets))
+    usual = float(np.quantile(distances, 0.9))
+    furthest = int(np.argmax(distances))
+    if usual and distances[furthest] > _FAR * usual:
+        unit = float(distances[furthest]) / 2**BITS
+        warnings.warn(
+            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far from the median as "
+            f"nine of ten others. Targets become whole numbers of {unit:.2g}, so that smaller differences between the "
+            "others are lost. If it is a mistake, leave out this row; else fit logarithms, for example with "
+            "TransformedTargetRegressor.",
+            UserWarning,
+            stacklevel=5,
         )
 
 

@@ -172,6 +172,11 @@ class Gram:
         """The sum of the targets, in 1/1024: coordinate 0 is constant."""
         return first_value(self.targets)
 
+    @property
+    def deviations(self) -> int:
+        """The sum of the squared distances of targets from their mean, times the number of rows."""
+        return self.squares * self.n - (self.target_sum // HAT) ** 2
+
     def arrays(self) -> dict[str, Array]:
         """Return the memory as arrays, with sums in their narrowest form."""
         squares = self.squares.to_bytes(_SQUARE_BYTES, "little")

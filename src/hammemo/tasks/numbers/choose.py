@@ -6,6 +6,7 @@ function of the kept rows and the memory. A target is kept as the label of its r
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -37,16 +38,17 @@ from hammemo.kernels.cells.error_sizes import ErrorSizes
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.kernels.cells.number_trees import FITTED_ROWS, N_FEATURES
 from hammemo.kernels.wide.choose import choose_narrowing, is_wide
-from hammemo.memories.errors import LayoutError, not_held
+from hammemo.memories.errors import LayoutError, never_stored, not_held
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import (
-    BITS,
     NUMBER_TREES,
     NumberLayout,
     NumberMemory,
     NumberRows,
     NumberState,
     NumberVote,
+    TargetTooFarError,
+    choose_exponent,
     targets_of,
     what_is_left,
     whole_targets,
@@ -60,6 +62,7 @@ from hammemo.votes.number_weights import fit_weights, unseen_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hammemo._arrays.types import Floats
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tasks.labels.settings import NumberSettings
     from hammemo.tokens.column_schema import ColumnSchema
@@ -67,6 +70,13 @@ if TYPE_CHECKING:
 
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
+FIRST_ROWS: Final = 200
+"""A choice by fewer rows is provisional: it is made again whenever rows have doubled, by `learn_one` too."""
+_LEAST_SQUARES: Final = 2**40
+"""A unit is too coarse where the squared distances of targets from their mean add up to less. When the unit was chosen,
+they added up to 2^49 at least, because one target was 2^25 units away from the median: so it cannot happen at once."""
+_COARSER_BITS: Final = 16
+"""A unit that becomes so much coarser leaves fewer than 1,024 units to the targets that chose the former one."""
 _MORE_ROWS: Final = 1.5
 """With so many times as many rows the vote is fitted again: weights make up for the shrinkage of small cells."""
 
@@ -100,7 +110,7 @@ def _fit_examples(
     def counted(layout: NumberLayout) -> NumberMemory:
         return NumberMemory.empty(layout).changed(layout, NumberRows.of(layout, examples, seed), 1)
 
-    return fit_counted(settings, columns, kept, seed, counted)
+    return fit_counted(settings, columns, kept, seed, counted, all_targets=targets_of(examples))
 
 
 def fit_counted(
@@ -109,9 +119,15 @@ def fit_counted(
     kept: KeptRows,
     seed: int,
     count: Callable[[NumberLayout], NumberMemory],
+    all_targets: Floats | None = None,
 ) -> NumberState:
-    """Choose by kept rows and fit the vote to them; where they are not all rows, `count` counts all under a layout."""
+    """Choose by kept rows and fit the vote to them; where they are not all rows, `count` counts all under a layout.
+
+    `all_targets` choose the unit where those of the kept rows are all equal.
+    """
     layout, rows, gram = _chosen(columns, kept.examples(), seed)
+    if all_targets is not None and not layout.has_unit:
+        layout = layout.with_unit_for(all_targets)
     memory = NumberMemory.empty(layout).changed(layout, rows, 1, gram) if kept.holds_all else count(layout)
     vote = _weighed(layout, memory, rows, seed)
     store = None if settings.keep is False else kept
@@ -142,8 +158,7 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
     places, words, counts = codes.distinct(examples, seed)
     targets = targets_of(examples)[places]
     center = float(np.sort(targets)[len(targets) // 2])
-    furthest = float(np.abs(targets - center).max())
-    exponent = BITS - int(np.frexp(furthest)[1]) if furthest else 0
+    exponent = choose_exponent(float(np.abs(targets - center).max()))
     rows, whole = SeenRows(codes, examples.contexts[places]), whole_targets(targets, center, exponent)
     with progress_bar("Fitting the additive base"):
         base, gram = number_base(codes, rows.values, rows.names, whole, counts, words)
@@ -199,12 +214,65 @@ def learn(
         columns = replace(before.columns, learnt=TokenTypes.of(examples.contexts))
         return _fit_examples(settings, columns, examples, before.seed).but(**before.carried)
     columns = before.columns.also_learnt(TokenTypes.of(examples.contexts), first=before.holds_nothing)
-    state = _changed(before, examples, 1).but(columns=columns)
+    state = _learn_examples(settings, before.but(columns=columns), examples, choose_again=choose_again)
     if not choose_again or state.pinned:
         return state
-    if state.can_choose and state.n_examples >= 2 * state.chosen_at:
+    if state.can_choose and (state.n_examples >= 2 * state.chosen_at or _has_coarse_unit(state)):
         return _fit_kept(settings, state)
     return weigh(state).but(refitted=frozenset()) if state.n_examples >= _MORE_ROWS * state.vote.rows else state
+
+
+def _learn_examples(
+    settings: NumberSettings, state: NumberState, examples: Examples, *, choose_again: bool
+) -> NumberState:
+    """Count examples, with another unit where their targets need one.
+
+    With `choose_again`, a model that keeps all its rows chooses everything again where a target does not fit. Else a
+    layout without a unit takes the one of these targets, and a layout with a unit refuses them.
+    """
+    try:
+        return _changed(state, examples, 1)
+    except TargetTooFarError:
+        if choose_again and state.can_choose:
+            assert state.store is not None
+            with_all = state.but(store=state.store.changed(examples, 1))
+            if with_all.can_choose:
+                return _with_coarser_unit(state, _fit_kept(settings, with_all), examples)
+        if state.layout.has_unit:
+            raise
+    layout = state.layout.with_unit_for(targets_of(examples))
+    return _changed(state.but(layout=layout), examples, 1)
+
+
+def _count_examples(state: NumberState, examples: Examples) -> NumberState:
+    """Return the state with examples in its memory, not among its kept rows."""
+    layout = state.layout
+    if not layout.has_unit:
+        layout = layout.with_unit_for(targets_of(examples))
+    rows = NumberRows.of(layout, examples, state.seed)
+    return state.but(layout=layout, memory=state.memory.changed(layout, rows, 1))
+
+
+def _with_coarser_unit(before: NumberState, after: NumberState, examples: Examples) -> NumberState:
+    """Return the state after a choice that a far target has made, and warn where it leaves little of the others."""
+    lost_bits = before.layout.exponent - after.layout.exponent
+    if before.layout.has_unit and after.layout.has_unit and lost_bits > _COARSER_BITS:
+        targets = targets_of(examples)
+        worst = float(targets[np.argmax(np.abs(targets - before.layout.center))])
+        warnings.warn(
+            f"The target {worst:.6g} is more than {2**_COARSER_BITS:,} times as far from the other targets as any "
+            f"before, and everything was chosen again: targets are now whole numbers of {after.layout.unit:.2g}, so "
+            "that smaller differences are lost. If it is a mistake, forget this row and call refit().",
+            UserWarning,
+            stacklevel=2,
+        )
+    return after
+
+
+def _has_coarse_unit(state: NumberState) -> bool:
+    """Return whether the far targets by which the unit was chosen have gone, so that it rounds those that are left."""
+    gram = state.memory.gram
+    return state.layout.has_unit and gram.deviations < _LEAST_SQUARES * gram.n
 
 
 def admit(settings: NumberSettings, state: NumberState, X: Any, *, choose_again: bool = True) -> NumberState:
@@ -224,8 +292,14 @@ def _of_columns(settings: NumberSettings, state: NumberState, columns: ColumnSch
 
 
 def _changed(state: NumberState, examples: Examples, sign: int) -> NumberState:
-    """Return the state with examples learnt or, with sign -1, forgotten."""
-    memory = state.memory.changed(state.layout, NumberRows.of(state.layout, examples, state.seed), sign)
+    """Return the state with examples learned or, with sign -1, forgotten; TargetTooFarError where one has no room."""
+    try:
+        rows = NumberRows.of(state.layout, examples, state.seed)
+    except TargetTooFarError:
+        if sign > 0:
+            raise
+        raise never_stored() from None  # it did not fit in this unit
+    memory = state.memory.changed(state.layout, rows, sign)
     store = None if state.store is None else state.store.changed(examples, sign)
     return state.but(memory=memory, store=store)
 
@@ -246,16 +320,20 @@ def _with_forgotten(state: NumberState, examples: Examples | None) -> NumberStat
 
 
 def change_one(settings: NumberSettings, state: NumberState, row: Sequence[Any], target: float, by: int) -> NumberState:
-    """Learn one row or, with -1, forget it; nothing is chosen."""
+    """Learn one row or, with -1, forget it. Only a provisional choice, or a unit that does not fit, is made again."""
     call = "learn_one" if by > 0 else "forget_one"
     context = one_context(row, state.columns.names, call)
     if by > 0 and waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
     _, examples = one_example(settings, state, row, target, call)
-    if by > 0:
-        settings.bounds.refuse_outside(np.array([target]))
-        return _changed(state, examples, 1)
-    return forget(state, examples)
+    if by < 0:
+        return forget(state, examples)
+    settings.bounds.refuse_outside(np.array([target]))
+    state = _learn_examples(settings, state, examples, choose_again=True)
+    is_provisional = state.chosen_at < FIRST_ROWS and state.n_examples >= 2 * state.chosen_at
+    if state.can_choose and (is_provisional or _has_coarse_unit(state)):
+        return _fit_kept(settings, state)
+    return state
 
 
 def one_example(
@@ -301,7 +379,10 @@ def with_choice(settings: NumberSettings, state: NumberState, chosen: NumberStat
         raise ValueError("only a model that keeps all its rows can take another layout")
     columns, store = with_kinds(settings, state.columns, state.rows, chosen.columns.letters)
     columns = columns.with_types_of(chosen.columns)
-    rows = NumberRows.of(chosen.layout, rows_of(store), state.seed)
+    try:
+        rows = NumberRows.of(chosen.layout, rows_of(store), state.seed)
+    except TargetTooFarError:  # such targets came since: the choice is outdated
+        return _fit_kept(settings, state)
     memory = NumberMemory.empty(chosen.layout).changed(chosen.layout, rows, 1)
     return chosen.but(memory=memory, columns=columns, store=store, stale=False, **state.carried)
 
@@ -335,16 +416,25 @@ def merge(settings: NumberSettings, state: NumberState, given: NumberState) -> N
     if state.layout.digest == other.layout.digest and state.seed == other.seed:
         return state.but(memory=state.memory.plus(other.memory, 1), store=store_with(state, other, 1), stale=stale)
     left, right = (state, other) if other.all_kept is not None else (other, state)
+    may_change_layout = state.all_kept is not None and not state.pinned and state.seed == other.seed
+    if right is other and may_change_layout and not state.layout.has_unit:
+        left, right = other, state  # nothing was chosen where targets had no spread
     if right.all_kept is None or (state.pinned and other.pinned):
         raise LayoutError(
             "The two models have different layouts, and one of them must keep all its rows, so that these can be "
             "counted under the layout of the other: make the second model with empty_like() of the first."
         )
     merged = state.but(layout=left.layout, vote=left.vote, memory=left.memory, chosen_at=left.chosen_at)
-    for examples in right.all_kept.batches():
-        rows = NumberRows.of(merged.layout, examples, merged.seed)
-        merged = merged.but(memory=merged.memory.changed(merged.layout, rows, 1))
-    return merged.but(store=store_with(state, other, 1), stale=stale, pinned=state.pinned or other.pinned)
+    both = {"store": store_with(state, other, 1), "stale": stale, "pinned": state.pinned or other.pinned}
+    try:
+        for examples in right.all_kept.batches():
+            merged = _count_examples(merged, examples)
+    except TargetTooFarError:
+        merged = merged.but(**both)
+        if not merged.can_choose:
+            raise
+        return _fit_kept(settings, merged)
+    return merged.but(**both)
 
 
 def unmerge(settings: NumberSettings, state: NumberState, given: NumberState) -> NumberState:

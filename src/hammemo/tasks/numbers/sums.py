@@ -59,17 +59,34 @@ BITS: Final = 26
 _MORE_BITS: Final = 10
 """How many more a later one may have."""
 _MOST_EXPONENT: Final = 2000
+NO_UNIT: Final = _MOST_EXPONENT
+"""The exponent where all targets are equal. Its unit is smaller than the difference of any two numbers, so no other
+target fits in it: none is rounded to the others before a unit was chosen."""
+
+
+class TargetTooFarError(ValueError):
+    """A target does not fit in the unit of a layout."""
+
+
+def choose_exponent(furthest: float) -> int:
+    """Return the exponent of the unit for targets of which the furthest has this distance from the center."""
+    if not furthest:
+        return NO_UNIT
+    return BITS - int(np.frexp(furthest)[1])
 
 
 def whole_targets(targets: Floats, center: float, exponent: int) -> Ints:
-    """Return targets as whole numbers of a unit; ValueError where one is too large for it."""
-    units, most = np.ldexp(targets - center, exponent), 2.0 ** (BITS + _MORE_BITS)
-    if not (np.abs(units) <= most).all():
-        worst = float(targets[np.argmax(~(np.abs(units) <= most))])
-        raise ValueError(
+    """Return targets as whole numbers of a unit, 36 bits at most; TargetTooFarError where one has more."""
+    with np.errstate(over="ignore"):  # infinity is too far, too
+        units = np.ldexp(targets - center, exponent)
+    is_far = np.abs(units) > 2.0 ** (BITS + _MORE_BITS)
+    if is_far.any():
+        worst = float(targets[np.argmax(is_far)])
+        raise TargetTooFarError(
             f"The target {worst:.6g} is more than {2**_MORE_BITS} times as far from the other targets as any target "
-            "that the model was fitted to, so it does not fit in the unit of its sums: leave out this row, or fit a "
-            "new model with all rows."
+            "that the model was chosen by, so it does not fit in the unit of its sums. A model that keeps all its rows "
+            "chooses again: call partial_fit without choose=False. Otherwise leave out this row, or fit a model that "
+            "keeps all rows: keep=NUMBER."
         )
     return np.rint(units).astype(np.int64)
 
@@ -122,8 +139,28 @@ class NumberLayout(Cached):
         return SeenRows(self.codes, self.narrowing.ask(contexts), wide=contexts)
 
     def whole(self, targets: Floats) -> Ints:
-        """Return targets as whole numbers of the unit; ValueError where one is too large for it."""
+        """Return targets as whole numbers of the unit; TargetTooFarError where one is too large for it."""
         return whole_targets(targets, self.center, self.exponent)
+
+    @property
+    def unit(self) -> float:
+        """What a target is a whole number of."""
+        return math.ldexp(1.0, -self.exponent)
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether the targets that chose the layout had a spread, and with it a unit."""
+        return self.exponent != NO_UNIT
+
+    def with_unit_for(self, targets: Floats) -> NumberLayout:
+        """Return a layout without a unit with the one that these targets choose.
+
+        A memory under it stays the same: without a unit all targets in it are equal, so that all its sums of targets
+        are zero, in any unit.
+        """
+        assert not self.has_unit
+        furthest = float(np.abs(targets - self.center).max(initial=0.0))
+        return replace(self, exponent=choose_exponent(furthest))
 
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
