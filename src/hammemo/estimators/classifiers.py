@@ -32,6 +32,7 @@ from hammemo.tasks.labels.automatic import parts_for, resolved_vote
 from hammemo.tasks.labels.column_values import column_values
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.report import Report, report_of
+from hammemo.tasks.labels.report_text import ShowsReport
 from hammemo.tasks.labels.scorer import Scorer
 from hammemo.tasks.labels.settings import ModelSettings
 from hammemo.tasks.labels.streams import Stream
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="MemoryClassifier")
 
 
-class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
+class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseEstimator):
     """One-pass classifier of tables and sequences that can exactly forget training rows.
 
     Parameters
@@ -990,18 +991,6 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         columns = [column] if other is None else [column, other]
         return column_values(self.state, columns).plot(label, ax)
-
-    def _repr_html_inner(self) -> str:
-        """Return scikit-learn's picture and, once fitted, what was chosen."""
-        return str(super()._repr_html_inner()) + self._report_html()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return the same for notebooks that ask for all forms at once."""
-        forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
-
-    def _report_html(self) -> str:
-        return self.report()._repr_html_() if "_state" in vars(self) else ""
 
     def _check_is_fitted(self) -> None:
         if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer

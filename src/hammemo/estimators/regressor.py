@@ -25,6 +25,7 @@ from hammemo.estimators.number_predictor import (
 from hammemo.explain.explanations import NumberExplanation
 from hammemo.tasks.labels.answer import row_slices
 from hammemo.tasks.labels.column_values import plot_means
+from hammemo.tasks.labels.report_text import ShowsReport
 from hammemo.tasks.labels.settings import NumberSettings
 from hammemo.tasks.numbers import choose as numbers
 from hammemo.tasks.numbers.errors import interval_answers
@@ -60,7 +61,7 @@ the largest distance, so fewer than 1,024 units are left to the others."""
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
-class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
+class MemoryRegressor(Versioned, ShowsReport, RegressorMixin, BaseEstimator):
     """Predicts numbers from tables, with intervals, and can exactly forget training rows.
 
     The answer is a sum: an additive function of the columns, and trees of what it leaves. Both are sums over the
@@ -439,16 +440,16 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         )
 
     def report(self) -> NumberReport:
-        """Return a report of what was chosen; ``print`` shows it."""
+        """Return a report of what was chosen, and how good it is on rows without them; ``print`` shows it."""
         check_is_fitted(self)
-        return NumberReport.of(self.state)
+        return NumberReport.of(self.state, Bounds.from_parameter(self.bounds))
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
         """The share of each column of X in R² on the rows that the model keeps, at most 4,000 of them.
 
         These rows were learnt, so the sum is higher than R² on new rows (`hammemo evaluate`). A column below zero makes
-        predictions worse. ``dir`` does not compute them.
+        predictions worse. The first access after an edit computes them; ``dir`` lists the name and does not.
 
         Examples
         --------
@@ -465,25 +466,28 @@ class MemoryRegressor(Versioned, RegressorMixin, BaseEstimator):
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 
-    def plot_column(self, column: Any, *, ax: Axes | None = None) -> Axes:
-        """Draw the mean target by the values of one column, in the rows that the model keeps; return the axes.
+    def plot_column(self, column: Any, other: Any = None, *, ax: Axes | None = None) -> Axes:
+        """Draw the mean target by the values of one or two columns, in the rows that the model keeps; return the axes.
 
         Numbers and dates are in ranges. Forgotten rows are not included. The plot shows the data; `explain` shows what
         the model makes of a row. It needs the ``plot`` extra.
 
         Parameters
         ----------
-        column : str or int
-            A column by name or by place.
+        column, other : str or int
+            Columns by name or by place; with two, a field of the figure is a pair of values.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
         check_is_fitted(self)
-        return plot_means(self.state, column, ax)
+        return plot_means(self.state, [column] if other is None else [column, other], ax)
 
     def __dir__(self) -> list[str]:
-        """Return the names of attributes, without computing `feature_importances_`."""
-        return [name for name in super().__dir__() if name != "feature_importances_"]
+        """Return the names of attributes that there are, without computing `feature_importances_`."""
+        state = vars(self).get("_state")
+        has_rows = state is not None and state.rows is not None and len(state.rows) > 0
+        late = {"feature_importances_"}
+        return [name for name in object.__dir__(self) if (has_rows if name in late else hasattr(self, name))]
 
     def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
         check_is_fitted(self)

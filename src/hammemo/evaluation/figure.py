@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_DOTS: Final = 2000
 _COLOUR: Final = "#0072B2"
 _PEER_COLOUR: Final = "#D55E00"
+_OURS: Final = "this model"
 
 
 def draw(found: Any) -> Figure:
@@ -34,8 +35,9 @@ def draw(found: Any) -> Figure:
         _draw_calibration(axes[1], found.calibration, next(iter(found.measures.values())).calibration_error)
         for name, bins in found.peer_calibration.items():
             line = [one["probability"] for one in bins], [one["right"] for one in bins]
-            axes[1].plot(*line, "s--", color=_PEER_COLOUR, linewidth=1, markersize=4, label=name)
-            axes[1].legend(loc="upper left")
+            axes[1].plot(*line, "s--", color=_PEER_COLOUR, linewidth=1, markersize=4, label=name, clip_on=False)
+        if found.peer_calibration:
+            axes[1].legend(loc="best")
     return figure
 
 
@@ -50,14 +52,18 @@ def draw_numbers(found: Any, rmse: float) -> Figure:
     all_numbers = np.concatenate([targets, predicted, *found.peers.values()])
     ends = [float(all_numbers.min()), float(all_numbers.max())]
     left.plot(ends, ends, color="0.6", linewidth=1)
-    left.scatter(predicted[shown], targets[shown], s=10, color=_COLOUR, alpha=0.4, linewidth=0)
+    dots: dict[str, Any] = {"s": 10, "alpha": 0.4, "linewidth": 0}
+    left.scatter(predicted[shown], targets[shown], color=_COLOUR, label=_OURS, **dots)
     for name, others in found.peers.items():
-        left.scatter(others[shown], targets[shown], s=10, color=_PEER_COLOUR, alpha=0.4, linewidth=0, label=name)
-        left.legend(loc="upper left")
+        left.scatter(others[shown], targets[shown], color=_PEER_COLOUR, label=name, **dots)
+    if found.peers:
+        for handle in left.legend(loc="upper left").legend_handles:
+            handle.set_alpha(1)
     left.set(xlabel="prediction", ylabel="target")
     left.set_title(f"{len(targets):,} held-out rows; RMSE {rmse:.4g}", loc="left", fontsize=10)
     right.plot([0, 1], [0, 1], color="0.6", linewidth=1)
-    right.plot(*zip(*found.coverage, strict=True), "o-", color=_COLOUR, linewidth=1, markersize=5)
+    # dots on the edge are not cut
+    right.plot(*zip(*found.coverage, strict=True), "o-", color=_COLOUR, linewidth=1, markersize=5, clip_on=False)
     right.set(xlim=(0, 1), ylim=(0, 1))
     right.set(xlabel="share of targets that an interval should hold", ylabel="share that it holds")
     right.set_title("coverage of intervals", loc="left", fontsize=10)
@@ -96,8 +102,10 @@ def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: 
         away = 1 if y > x else -1  # from the diagonal
         place: dict[str, Any] = {"xytext": (-9 * away, 5 * away), "textcoords": "offset points", "va": "center"}
         ax.annotate(f"{int(n):,}", (x, y), fontsize=7, color="0.2", ha="right" if away > 0 else "left", **place)
-    ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color=_COLOUR, alpha=0.8, edgecolor="white")
-    ax.set(xlim=(0, 1.1), ylim=(0, 1.03))
+    sizes = 20 + 280 * asked / asked.max()
+    dots: dict[str, Any] = {"color": _COLOUR, "alpha": 0.8, "edgecolor": "white", "zorder": 3, "label": _OURS}
+    ax.scatter(probability, right, s=sizes, clip_on=False, **dots)  # dots on the edge are not cut
+    ax.set(xlim=(0, 1.1), ylim=(0, 1.08))
     ax.set(xlabel="highest probability; beside each dot its answers", ylabel="share of right answers")
     ax.set_title(f"reliability; expected calibration error {error:.3f}", loc="left", fontsize=10)
     ax.grid(visible=True, alpha=0.3)

@@ -1,4 +1,4 @@
-"""The figure of a column or of a pair of columns: shares of labels, with how many rows stand behind each value.
+"""The figure of a column or of a pair of columns: shares of labels or mean targets, and how many rows have each value.
 
 It needs the ``plot`` extra. For one column, a line for each label is its share among the rows with a value, with one
 standard error; grey bars are the rows. For a pair, a field is the share of one label, and its number the rows.
@@ -6,7 +6,7 @@ standard error; grey bars are the rows. For a pair, a field is the share of one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -129,21 +129,63 @@ def draw_pair(
     label : int or None
         By default the second of two labels, or the most frequent one.
     """
-    height, width = counts.shape[:2]
-    ax = new_axes(2.8 + 0.62 * width, 1.8 + 0.42 * height) if ax is None else ax
     totals = counts.sum(axis=2)
     place = _shown_labels(counts.reshape(-1, counts.shape[2]), label)[0]
     shares = np.where(totals > 0, counts[:, :, place] / np.maximum(totals, 1), np.nan)
-    image = ax.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-    for row, column in np.argwhere(totals > 0).tolist():
-        colour = "white" if shares[row, column] < 0.5 else "black"
-        ax.text(column, row, f"{totals[row, column]:,}", ha="center", va="center", color=colour, fontsize=7)
+    name = shortened(labels[place], 32)
+    what = f"share of {name}"
+    return _draw_fields(ax, columns, values, Fields(totals, shares, (0.0, 1.0), what, source))
+
+
+def draw_mean_pair(
+    ax: Axes | None, columns: Names, values: Sequence[Names], totals: Ints, means: Floats, source: str
+) -> Axes:
+    """Draw the mean target for each pair of values; the second column runs to the right."""
+    known = means[totals > 0]
+    limits = (float(known.min()), float(known.max()))
+    numbers = np.where(totals > 0, means, np.nan)
+    return _draw_fields(ax, columns, values, Fields(totals, numbers, limits, "mean target", source))
+
+
+class Fields(NamedTuple):
+    """What the fields of a figure of two columns show.
+
+    Parameters
+    ----------
+    totals : ndarray of int64, shape (V, W)
+        How many rows have each pair of values.
+    numbers : ndarray of float64, shape (V, W)
+        What colours them; NaN where there are no rows.
+    limits : two floats
+        The numbers of the darkest and of the lightest colour.
+    what : str
+        What the numbers are.
+    source : str
+        What was counted.
+    """
+
+    totals: Ints
+    numbers: Floats
+    limits: tuple[float, float]
+    what: str
+    source: str
+
+
+def _draw_fields(ax: Axes | None, columns: Names, values: Sequence[Names], fields: Fields) -> Axes:
+    """Draw a coloured field, with its number of rows, for each pair of values."""
+    height, width = fields.totals.shape
+    ax = new_axes(2.8 + 0.62 * width, 1.8 + 0.42 * height) if ax is None else ax
+    low, high = fields.limits
+    image = ax.imshow(fields.numbers, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+    for row, column in np.argwhere(fields.totals > 0).tolist():
+        colour = "white" if fields.numbers[row, column] < (low + high) / 2 else "black"
+        text = f"{fields.totals[row, column]:,}"
+        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
     ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], **_TILTED)
     ax.set_yticks(range(height), [shortened(value, 20) for value in values[0]])
     ax.set(xlabel=columns[1], ylabel=columns[0])
-    name = shortened(labels[place], 32)
-    ax.set_title(f"share of {name}; in each field its rows ({source})", loc="left", fontsize=10)
-    ax.figure.colorbar(image, ax=ax, label=f"share of {name}")
+    ax.set_title(f"{fields.what}; in each field its rows ({fields.source})", loc="left", fontsize=10)
+    ax.figure.colorbar(image, ax=ax, label=fields.what)
     return ax
 
 
@@ -174,7 +216,7 @@ def _draw_points(
     ax: Axes, held: Ints, heights: Floats, errors: Floats, joined: Names | None, colour: str, label: str = ""
 ) -> None:
     """Draw one value, with one standard error, where there are rows; join those of `joined` values in order."""
-    style: dict[str, Any] = {"markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
+    style: dict[str, Any] = {"markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3, "clip_on": False}
     ax.errorbar(held, heights, errors, fmt="o", color=colour, label=label, **style)
     if joined is not None:
         known = np.array([joined[place] != MISSING for place in held.tolist()], bool)

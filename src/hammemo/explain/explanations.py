@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from hammemo._lazy import needed
-from hammemo.explain.explanation_plot import draw
+from hammemo.explain.explanation_html import write_table
+from hammemo.explain.explanation_plot import Waterfall, draw
+from hammemo.explain.number_text import NumberFormat, is_float, show_number, show_value
 from hammemo.kernels.cells import Cells, TreeCells
 from hammemo.tokens.columns import ColumnKind, array_values
 from hammemo.tokens.missing import MISSING, is_missing
@@ -60,7 +62,8 @@ def _listed(values: Any) -> Any:
 class Explanation:
     """Which sites and tokens voted for which labels; what `MemoryClassifier.explain` returns.
 
-    It prints as text, as a table in a terminal with rich (``rich.print(explanation)``), and draws itself with `plot`.
+    It prints as text, as a table in a notebook and in a terminal with rich (``rich.print(explanation)``), and draws
+    itself with `plot`.
     With S sites and K labels:
 
     Parameters
@@ -269,8 +272,15 @@ class Explanation:
         what = f"{name} against {other}" if other else f"score of {name}"
         parts = (self.base, self.contributions, self.scores)
         base, contributions, score = (part[..., at] - (0 if rival is None else part[..., rival]) for part in parts)
-        interval = self._interval(at, rival)
-        axes = draw(ax, title, float(base), names, contributions, (what, float(score)), interval)
+        waterfall = Waterfall(
+            title=title,
+            base=float(base),
+            sites=names,
+            contributions=contributions,
+            score=(what, float(score)),
+            interval=self._interval(at, rival),
+        )
+        axes = draw(ax, waterfall)
         axes.set_xlabel(what if rival is None else f"log-odds of {what}")
         return axes
 
@@ -291,7 +301,7 @@ class Explanation:
         name = f"column {column}" if self.names is None else self.names[column]
         if value is None or isinstance(value, str):  # what is compared is the range
             return f"{name}: {self.ranges[column]}"
-        return f"{name}: {value} ({self.ranges[column]})"
+        return f"{name}: {_shown(value)} ({self.ranges[column]})"
 
     def _interval(self, at: int, rival: int | None) -> tuple[str, float, float] | None:
         """Return what the exact score of a label, less that of a rival, may be, for the figure: a name, from and to."""
@@ -312,6 +322,11 @@ class Explanation:
             cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
             lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join([*lines, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook; names of columns and values are escaped."""
+        header, rows = self._cells()
+        return write_table(header, rows, self._notes())
 
     def __rich__(self) -> Group:
         """Return the table for a terminal, and what is to be said of it; rich is the ``cli`` extra."""
@@ -338,7 +353,7 @@ class Explanation:
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table as text: the base, the sites, the scores."""
-        show = _NumberFormat(self.scores, self.base, self.contributions, self.low, self.high)
+        show = NumberFormat(self.scores, self.base, self.contributions, self.low, self.high)
         rows = [["prior", *show(self.base)]] if self.base.any() else []
         for k, site in enumerate(self.sites):
             bounds = None if self.low is None or self.high is None else (self.low[k], self.high[k])
@@ -351,6 +366,8 @@ class Explanation:
 
 
 def _shown(token: Token | None) -> str:
+    if is_float(token):
+        return show_value(float(token))  # type: ignore[arg-type]
     return "missing" if token is None or token == MISSING else repr(token)
 
 
@@ -404,40 +421,8 @@ def one_context(tokens: Any, names: Array | None = None, call: str = "explain") 
     return values
 
 
-class _NumberFormat:
-    """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
-
-    Parameters
-    ----------
-    parts : ndarrays or None
-        All that the table shows, but for standard errors.
-    """
-
-    def __init__(self, *parts: Floats | None) -> None:
-        numbers = np.concatenate([part.ravel() for part in parts if part is not None])
-        largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
-        most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
-        rounded = numbers.round(most)
-        self.decimals = next(n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all())
-
-    def one(self, value: float) -> str:
-        """Return one number as text; no zero has a sign."""
-        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"
-
-    def __call__(
-        self, values: Floats, bounds: tuple[Floats, Floats] | None = None, errors: Floats | None = None
-    ) -> list[str]:
-        """Return each value as text with what is known of its error; one that is known has none."""
-        texts = [self.one(value) for value in values.tolist()]
-        if bounds is not None:
-            ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
-            return [text if low == text == high else f"{text} [{low}, {high}]" for text, low, high in ends]
-        if errors is not None:
-            return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
-        return texts
-
-
 PREDICTION = "prediction"
+_BOUNDS: Final = "bounds of the model"
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,8 +472,8 @@ class NumberExplanation(Explanation):
 
     def verdict(self) -> str:
         """Return one sentence: the prediction and the interval."""
-        low, high = self.interval
-        return f"The prediction is {self.scores[0]:,.4g}; 80 % of such targets lie between {low:,.4g} and {high:,.4g}."
+        low, high = map(show_number, self.interval)
+        return f"The prediction is {show_number(self.scores[0])}; 80 % of such targets lie between {low} and {high}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and strings, ready for JSON."""
@@ -506,8 +491,20 @@ class NumberExplanation(Explanation):
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:  # noqa: ARG002
         """Draw a waterfall from the base to the prediction; return the axes. It needs the ``plot`` extra."""
         names = [self.site_name(k) for k in range(len(self.sites))]
-        bars = float(self.base[0]), names, self.contributions[:, 0], (PREDICTION, float(self.scores[0]))
-        axes = draw(ax, self.verdict(), *bars, ("80 % interval", *self.interval))
+        contributions = self.contributions[:, 0]
+        if self.by_bounds:
+            names.append(_BOUNDS)
+            contributions = np.append(contributions, self.by_bounds)
+        waterfall = Waterfall(
+            title=self.verdict(),
+            base=float(self.base[0]),
+            sites=names,
+            contributions=contributions,
+            score=(f"{PREDICTION}, 80 % interval", float(self.scores[0])),
+            interval=("80 % interval", *self.interval),
+            starts_at_base=True,
+        )
+        axes = draw(ax, waterfall)
         axes.set_xlabel(PREDICTION)
         return axes
 
@@ -516,8 +513,8 @@ class NumberExplanation(Explanation):
         first = [["base", *rows[0][1:]]] if rows[0][0] == "prior" else []
         clipped = []
         if self.by_bounds:
-            show = _NumberFormat(self.scores, self.base, self.contributions, np.array([self.by_bounds]))
-            clipped = [["bounds of the model", show.one(self.by_bounds)]]
+            show = NumberFormat(self.scores, self.base, self.contributions, np.array([self.by_bounds]))
+            clipped = [[_BOUNDS, show.one(self.by_bounds)]]
         return ["", "adds"], [*first, *rows[len(first) : -1], *clipped, [PREDICTION, *rows[-1][1:]]]
 
 

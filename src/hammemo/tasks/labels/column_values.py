@@ -8,7 +8,7 @@ shown, the others together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -104,11 +104,9 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     >>> found.values, found.labels, found.counts.tolist(), found.source
     ((('sun', 'rain'),), ('play', 'stay'), [[60, 0], [0, 30]], 'all 90 rows')
     """
-    places = [_place(state, column) for column in columns]
-    if len(set(places)) < len(places):
-        raise ValueError(f"{columns[0]!r} and {columns[1]!r} are the same column: name two.")
+    places = _find_places(state, columns)
     cases = _counted(state, places) or _kept(state, places)
-    names, kinds = state.columns.names, state.columns.letters
+    kinds = state.columns.letters
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
     size, axes = len(places) - 1, []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
@@ -122,7 +120,7 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     counts = np.zeros((*(len(values) for values, _, _ in axes), n_labels), np.int64)
     np.add.at(counts, (*(bins[cases.rows] for _, bins, _ in axes), cases.labels), cases.counts)
     return ColumnValues(
-        columns=tuple(f"column {place}" if names is None else str(names[place]) for place in places),
+        columns=_name_columns(state, places),
         values=tuple(values for values, _, _ in axes),
         ordered=tuple(ordered for _, _, ordered in axes),
         labels=tuple(state.classes.tolist()),
@@ -131,29 +129,82 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     )
 
 
-def plot_means(state: NumberState, column: Any, ax: Axes | None = None) -> Axes:
-    """Draw the mean target by the values of a column, in the rows that a model keeps; return the axes."""
-    place, kept = _place(state, column), state.rows
+def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = None) -> Axes:
+    """Draw the mean target by the values of one or two columns, in the rows that a model keeps; return the axes."""
+    places = _find_places(state, columns)
+    kept = state.rows
     if kept is None:
         raise ValueError("The model keeps no rows, so nothing is known of single columns: fit it with keep=True.")
     if not len(kept):
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples = kept.examples()
-    contexts, (rank_place,) = _of_places(state, examples.contexts, [place])
-    tokens, ranks, counts = contexts.vocabulary, contexts.ranks[:, rank_place], examples.multiplicity
-    kind = state.columns.letters[place]
-    if kind == ColumnKind.NAMES:
-        values, bins, ordered = _names(tokens, ranks, counts, MOST_VALUES[0])
-    else:
-        values, bins, ordered = _cut(kind, tokens, ranks, counts, _RANGES[0])
-    targets, n = targets_of(examples), len(values)
+    counts = examples.multiplicity
+    contexts, rank_places = _of_places(state, examples.contexts, places)
+    tokens = contexts.vocabulary
+    size = len(places) - 1
+    axes = []
+    for place, rank_place in zip(places, rank_places, strict=True):
+        ranks = contexts.ranks[:, rank_place]
+        kind = state.columns.letters[place]
+        if kind == ColumnKind.NAMES:
+            axes.append(_names(tokens, ranks, counts, MOST_VALUES[size]))
+        else:
+            axes.append(_cut(kind, tokens, ranks, counts, _RANGES[size]))
+    shape = [len(values) for values, _, _ in axes]
+    means = average_targets(
+        np.ravel_multi_index([bins for _, bins, _ in axes], shape), targets_of(examples), counts, shape
+    )
+    source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{means.totals.sum():,} kept rows"
+    names = _name_columns(state, places)
+    if size:
+        return column_plot.draw_mean_pair(
+            ax, names, [values for values, _, _ in axes], means.totals, means.means, source
+        )
+    values, _, ordered = axes[0]
+    return column_plot.draw_means(
+        ax, names[0], values, means.totals, means.means, means.errors, source, ordered=ordered
+    )
+
+
+class MeanTargets(NamedTuple):
+    """How many rows have each value or pair of values, the mean of their targets, and its standard error."""
+
+    totals: Ints
+    means: Floats
+    errors: Floats
+
+
+def average_targets(bins: Ints, targets: Floats, counts: Ints, shape: Sequence[int]) -> MeanTargets:
+    """Return the means of targets in bins, of rows that occur so often; 0 where no row is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tasks.labels.column_values import average_targets
+    >>> found = average_targets(np.array([0, 0, 2]), np.array([1.0, 4.0, 5.0]), np.array([2, 1, 1]), [3])
+    >>> found.totals.tolist(), found.means.tolist()
+    ([3, 0, 1], [2.0, 0.0, 5.0])
+    """
+    n = int(np.prod(shape))
     totals = np.bincount(bins, counts, n).astype(np.int64)
-    held = np.maximum(totals, 1)
-    means = np.bincount(bins, counts * targets, n) / held
-    errors = np.sqrt(np.bincount(bins, counts * (targets - means[bins]) ** 2, n)) / held
-    source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{totals.sum():,} kept rows"
-    name = f"column {place}" if state.columns.names is None else str(state.columns.names[place])
-    return column_plot.draw_means(ax, name, values, totals, means, errors, source, ordered=ordered)
+    divisors = np.maximum(totals, 1)
+    means = np.bincount(bins, counts * targets, n) / divisors
+    errors = np.sqrt(np.bincount(bins, counts * (targets - means[bins]) ** 2, n)) / divisors
+    return MeanTargets(totals.reshape(shape), means.reshape(shape), errors.reshape(shape))
+
+
+def _find_places(state: RowsState, columns: Sequence[Any]) -> list[int]:
+    """Return the places of columns, which must differ."""
+    places = [_place(state, column) for column in columns]
+    if len(set(places)) < len(places):
+        raise ValueError(f"{columns[0]!r} and {columns[1]!r} are the same column: name two.")
+    return places
+
+
+def _name_columns(state: RowsState, places: Sequence[int]) -> tuple[str, ...]:
+    """Return what columns are called in a figure."""
+    names = state.columns.names
+    return tuple(f"column {place}" if names is None else str(names[place]) for place in places)
 
 
 def _of_places(state: RowsState, contexts: Contexts, places: list[int]) -> tuple[Contexts, list[int]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.report_text import STALE, ReportText, count_things, describe_kept
 from hammemo.tasks.labels.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _MAX_SHOWN_TUPLES = 12
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(ReportText):
     """The parts of a fitted model; ``print`` shows it.
 
     Examples
@@ -84,20 +84,16 @@ class Report:
             *self._trials(),
             f"held out: {self._held_out()}",
             *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
-            *self._kept(),
-            *(
-                ["stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"]
-                if self.is_stale
-                else []
-            ),
+            describe_kept(self.n_kept, keeps_all=self.keeps_all, what="documents" if self.keeps_documents else "rows"),
+            *([STALE] if self.is_stale else []),
         ]
         return "\n".join(lines)
 
     def summary(self) -> str:
         """Return two lines: what the model holds and what was chosen, and how good that is on held-out folds."""
         chosen = [
-            f"{self.n_trees:,} trees of cuts" if self.n_trees else self._counted(self.n_single, self._column),
-            *([self._counted(len(self.tuples), "tuple")] if self.tuples else []),
+            f"{self.n_trees:,} trees of cuts" if self.n_trees else count_things(self.n_single, self._column),
+            *([count_things(len(self.tuples), "tuple")] if self.tuples else []),
             *self.free,
         ]
         vote = self.vote.partition("(")[0]
@@ -112,11 +108,7 @@ class Report:
         """Return how much the model holds."""
         row = "window" if self.is_stream else "row"
         numbers = (self.n_examples, row), (self.n_positions, self._column), (self.n_labels, "label")
-        return ", ".join(self._counted(number, what) for number, what in numbers)
-
-    @staticmethod
-    def _counted(number: int, what: str) -> str:
-        return f"{number:,} {what}{'s' if number != 1 else ''}"
+        return ", ".join(count_things(number, what) for number, what in numbers)
 
     def _held_out(self) -> str:
         """Return how good the model is on the folds by which it was chosen, or why that is not known."""
@@ -124,7 +116,7 @@ class Report:
         if found is None:
             return "not measured, because nothing was chosen by folds of rows that are kept; hammemo evaluate does it"
         figures = f"accuracy {found.accuracy:.3f}, log-loss {found.log_loss:.3f}"
-        measured = f"{figures} on {self._counted(found.folds, 'fold')}, {self._counted(found.rows, 'row')}"
+        measured = f"{figures} on {count_things(found.folds, 'fold')}, {count_things(found.rows, 'row')}"
         measured += ", without class weights" if self.is_weighed else ""
         if self.is_stale or self.chosen_at > self.n_examples:
             return f"stale, refit ({measured}, some of which may be forgotten)"
@@ -132,10 +124,6 @@ class Report:
             return f"{measured}, when there were {self.chosen_at:,}"
         alone = "" if self.most_frequent is None else f"; the most frequent label alone: {self.most_frequent:.3f}"
         return f"{measured}{alone}"
-
-    def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
-        return f"<pre style='white-space: pre-wrap; max-width: 900px'>{escape(str(self))}</pre>"
 
     def bits(self) -> SiteBits:
         """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.
@@ -152,11 +140,11 @@ class Report:
         return self.bits().plot(ax, most)
 
     def _sites(self) -> str:
-        parts = [self._counted(self.n_single, self._column)]
+        parts = [count_things(self.n_single, self._column)]
         if self.n_trees:
             n_names = self.n_single - self.n_trees * len(LEVELS)  # each level of a tree is a site
-            trees = f"{self._counted(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
-            parts = [*([self._counted(n_names, "column") + " of names"] if n_names else []), trees]
+            trees = f"{count_things(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
+            parts = [*([count_things(n_names, "column") + " of names"] if n_names else []), trees]
         if self.tuples:
             shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else "")
             parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")
@@ -172,12 +160,6 @@ class Report:
             f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with single {self._column}s, "
             f"{losses[self.choices.taken]:.4f} as taken (after each round: {path})"
         ]
-
-    def _kept(self) -> list[str]:
-        if self.n_kept is None:
-            return ["rows: none are kept, so refit() needs them: refit(rows=…)"]
-        what = f"{'documents' if self.keeps_documents else 'rows'}: {'all' if self.keeps_all else 'some'} are kept"
-        return [f"{what} in plain text ({self.n_kept:,} distinct ones), for refit(); keep=False keeps none"]
 
     def _when(self) -> str:
         """Return when sites were chosen, where rows came or went since."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.explain.explanation_plot import new_axes
+from hammemo.explain.bar_plot import draw_bars
 from hammemo.kernels.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
@@ -44,7 +44,6 @@ _MAX_TREE_EXAMPLES: Final = 200
 """The same where trees are walked row by row."""
 _MAX_NUMBERS: Final = 2**24
 _NODES: Final = 64
-_COLOUR: Final = "#0072B2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,19 +75,8 @@ class SiteBits:
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
         """Draw the most valuable sites as bars, on the axes or on those of a new figure; return them."""
-        names, bits = self.names[:most], self.bits[:most]
-        ax = new_axes(7.5, 1.4 + 0.28 * max(len(names), 3)) if ax is None else ax
-        places = np.arange(len(names))
-        ax.barh(places, bits, color=_COLOUR)
-        ax.set_yticks(places, [name if len(name) <= 40 else name[:39] + "…" for name in names])
-        ax.set_ylim(len(names) - 0.5, -0.5)
-        ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_xlabel("bits an example that the column or tuple adds")
-        ax.set_title(self._title(), loc="left", fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.grid(visible=True, axis="x", alpha=0.3)
-        ax.set_axisbelow(True)
-        return ax
+        what = "bits an example that the column or tuple adds"
+        return draw_bars(ax, self.names[:most], self.bits[:most], what=what, title=self._title())
 
     def _title(self) -> str:
         return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"

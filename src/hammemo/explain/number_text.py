@@ -1,0 +1,89 @@
+"""Numbers as people read them: as many digits as say something, and no exponents where a comma does."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hammemo._arrays.types import Floats
+
+_DIGITS_OF_A_VALUE: Final = 6
+_PLAIN: Final = (1e-4, 1e12)
+"""Sizes between which a number is written without an exponent."""
+
+
+def show_value(value: float) -> str:
+    """Return a value of a table, with at most six digits.
+
+    Examples
+    --------
+    >>> from hammemo.explain.number_text import show_value
+    >>> show_value(93.14700351459119), show_value(14.23), show_value(1234567.25), show_value(-0.0)
+    ('93.147', '14.23', '1234567', '0.0')
+    """
+    exact = repr(value + 0.0)
+    shorter = f"{value:.{_DIGITS_OF_A_VALUE}g}"
+    if "e" in shorter and _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        shorter = f"{value:.0f}"
+    return min(exact, shorter, key=len) if len(exact) > _DIGITS_OF_A_VALUE + 2 else exact
+
+
+def show_number(value: float, digits: int = 4) -> str:
+    """Return a number with so many digits that count, and commas between thousands.
+
+    Examples
+    --------
+    >>> from hammemo.explain.number_text import show_number
+    >>> show_number(160649.79), show_number(-0.32934), show_number(2e-9), show_number(float("inf"))
+    ('160,600', '-0.3293', '2e-09', 'infinity')
+    """
+    if math.isinf(value):
+        return "infinity" if value > 0 else "-infinity"
+    if value and not _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        return f"{value:.{digits}g}"
+    if abs(value) < 10**digits:
+        return f"{value + 0.0:.{digits}g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.0f}"
+
+
+class NumberFormat:
+    """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
+
+    Parameters
+    ----------
+    parts : ndarrays or None
+        All that the table shows, but for standard errors.
+    """
+
+    def __init__(self, *parts: Floats | None) -> None:
+        numbers = np.concatenate([part.ravel() for part in parts if part is not None])
+        largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
+        most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
+        rounded = numbers.round(most)
+        self.decimals = next(n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all())
+
+    def one(self, value: float, sign: str = "") -> str:
+        """Return one number as text; no zero has a sign, and with ``"+"`` every other number has."""
+        rounded = round(value, self.decimals) + 0.0
+        return f"{rounded:{sign if rounded else ''},.{self.decimals}f}"
+
+    def __call__(
+        self, values: Floats, bounds: tuple[Floats, Floats] | None = None, errors: Floats | None = None
+    ) -> list[str]:
+        """Return each value as text with what is known of its error; one that is known has none."""
+        texts = [self.one(value) for value in values.tolist()]
+        if bounds is not None:
+            ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
+            return [text if low == text == high else f"{text} [{low}, {high}]" for text, low, high in ends]
+        if errors is not None:
+            return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
+        return texts
+
+
+def is_float(value: Any) -> bool:
+    """Return whether a value of a row is a fraction, which may have 17 digits."""
+    return isinstance(value, (float, np.floating))
