@@ -168,7 +168,7 @@ class PlainErrors(ErrorSizes):
         return np.interp(levels, np.arange(n) / max(n - 1, 1), self.ratios)
 
 
-def measure_plain_errors(state: NumberState) -> PlainErrors:
+def measure_plain_errors(state: NumberState) -> ErrorSizes:
     """Return the errors of rows that the weights were fitted to, not crossed."""
     assert state.rows is not None
     rows = NumberRows.of(state.layout, state.rows.examples(), state.seed)
@@ -192,7 +192,7 @@ def measure_plain_errors(state: NumberState) -> PlainErrors:
     return sizes
 
 
-def predict_plainly(state: NumberState, errors: PlainErrors, X: pd.DataFrame, coverage: float) -> Floats:
+def predict_plainly(state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float) -> Floats:
     """Return the intervals of a state with the errors and the quantiles of before."""
     answers = replace(state.answering, errors=errors)
     predictor = NumberPredictor(answers, QuestionForm(state.columns, "token"), Vocabulary())

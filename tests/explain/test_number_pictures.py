@@ -55,7 +55,7 @@ def check_waterfall(explanation: NumberExplanation, axes: Any) -> None:
 
 
 def test_the_waterfall_of_a_number_starts_at_the_base(explanation: NumberExplanation) -> None:
-    axes = explanation.plot()
+    axes: Any = explanation.plot()
     check_waterfall(explanation, axes)
     names = [tick.get_text() for tick in axes.get_yticklabels()]
     assert (names[0], names[-1]) == ("base", "prediction, 80 % interval")
@@ -67,7 +67,7 @@ def test_the_waterfall_of_a_number_starts_at_the_base(explanation: NumberExplana
 
 
 def test_numbers_stand_beside_what_they_say(explanation: NumberExplanation) -> None:
-    axes = explanation.plot()
+    axes: Any = explanation.plot()
     last = axes.texts[-1]
     assert last.xy[0] == explanation.interval[1]  # not on the line of the interval
     assert last.get_text() == f"{explanation.scores[0]:,.0f}"
@@ -93,7 +93,7 @@ def test_bounds_are_a_step_of_the_waterfall() -> None:
     row = X[model.set_params(bounds=None).predict(X).argmin()] - [2, 0, 0]
     explanation = model.set_params(bounds=(0, None)).explain(row)
     assert explanation.by_bounds > 0
-    axes = explanation.plot()
+    axes: Any = explanation.plot()
     check_waterfall(explanation, axes)
     assert "bounds of the model" in [tick.get_text() for tick in axes.get_yticklabels()]
 
@@ -103,7 +103,7 @@ def test_an_infinite_interval_ends_at_the_axis() -> None:
     assert explanation.interval == (-np.inf, np.inf)
     assert explanation.to_dict()["interval"] == [None, None]
     assert "between -infinity and infinity" in explanation.verdict()
-    axes = explanation.plot()
+    axes: Any = explanation.plot()
     [line] = [line for line in axes.lines if line.get_label() == "80 % interval"]
     assert tuple(line.get_xdata()) == axes.get_xlim()
 
@@ -170,13 +170,15 @@ def test_the_figures_of_an_evaluation_name_both_learners_and_cut_no_dot(monkeypa
     rows = X.to_numpy(object)
     material = TableMaterial(rows, y, is_target=True)
     monkeypatch.setattr(TableMaterial, "learnt_by", lambda self, peer, rows: peer.fit(*self.examples(rows)))
-    left, right = evaluate_numbers(MemoryRegressor(), material, folds(material, 2), peers={"peer": Mean()}).plot().axes
+    panels: Any = evaluate_numbers(MemoryRegressor(), material, folds(material, 2), peers={"peer": Mean()}).plot().axes
+    left, right = panels
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["this model", "peer"]
     [_, coverage] = right.get_lines()
     assert not coverage.get_clip_on()
     labels = np.where(X["size"] > 90, "large", "small").astype(object)
     material = TableMaterial(rows, labels)
-    _, right = evaluate(MemoryClassifier(), material, folds(material, 2), peers={"peer": Mean()}).plot().axes
+    panels = evaluate(MemoryClassifier(), material, folds(material, 2), peers={"peer": Mean()}).plot().axes
+    right = panels[1]
     assert {text.get_text() for text in right.get_legend().get_texts()} == {"this model", "peer"}
     assert not any(dots.get_clip_on() for dots in right.collections)
 
@@ -185,7 +187,7 @@ def test_two_columns_are_drawn_by_the_means_of_their_pairs() -> None:
     X = pd.DataFrame({"town": list("aabbc") * 3, "kind": list("xyxyx") * 3})
     y = np.arange(15.0)
     model = MemoryRegressor().fit(X, y)
-    axes = model.plot_column("town", 1)
+    axes: Any = model.plot_column("town", 1)
     shown = np.ma.filled(axes.images[0].get_array(), np.nan)
     means = X.assign(y=y).pivot_table(index="town", columns="kind", values="y")
     rows = [tick.get_text() for tick in axes.get_yticklabels()]
@@ -200,7 +202,7 @@ def test_two_columns_are_drawn_by_the_means_of_their_pairs() -> None:
 def test_the_report_draws_what_columns_are_worth() -> None:
     X, y = houses()
     model = MemoryRegressor().fit(X, y)
-    axes = model.report().plot(most=2)
+    axes: Any = model.report().plot(most=2)
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(model.feature_importances_, reverse=True)[:2]
     names = [tick.get_text() for tick in axes.get_yticklabels()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hammemo.models import number_report
 
 from hammemo import MemoryRegressor
+from hammemo.tasks.numbers import report as number_report
 from hammemo.tasks.numbers.errors import predict_held_out
 
 pytestmark = [pytest.mark.quick, pytest.mark.filterwarnings("ignore:Rows were forgotten")]
@@ -76,7 +76,7 @@ def test_a_notebook_shows_the_report_and_dir_computes_nothing(monkeypatch: pytes
 
     def noted(state: object) -> object:
         asked.append(state)
-        return share(state)  # type: ignore[arg-type]
+        return share(state)
 
     monkeypatch.setattr(number_report, "_share_r2", noted)
     assert {"feature_importances_", "n_features_in_", "predict_interval"} <= set(dir(model))

@@ -25,7 +25,7 @@ _RIDGE: Final = 1e-6
 _PULL: Final = 1e-3
 _MOST_CROSSED_ROWS: Final = 40
 """Rows up to which errors are crossed. By a trial on the tables of ``benchmarks/intervals.py``: intervals of 95 % hold
-.90 to .95 of the targets with 20 rows and errors that are not crossed, .935 to .967 with crossed ones; with 50 rows,
+.89 to .95 of the targets with 20 rows and errors that are not crossed, .935 to .967 with crossed ones; with 50 rows,
 they hold .95 to .97 without.
 """
 
