@@ -104,9 +104,10 @@ class Sites:
         listed = sum(map(len, self.positions))
         if len(self.positions) + len(self.free) > MAX_SITES or listed > MAX_POSITIONS:
             raise ValueError(
-                f"The kernel compares {len(self.positions):,} sites of {listed:,} positions in contexts of {self.h:,} "
-                f"tokens; a model holds at most {MAX_SITES:,} sites of {MAX_POSITIONS:,} positions. Choose columns, or "
-                "compare some of the positions only with SiteKernel([...])."
+                f"X has {self.h:,} columns, and the kernel compares {len(self.positions):,} of them or tuples of them "
+                f"one by one, {listed:,} in all; a model does so with at most {MAX_SITES:,}, and {MAX_POSITIONS:,} in "
+                "all. With kernel='auto', a table of numbers may be much wider; otherwise choose columns, or compare "
+                "some of them only with SiteKernel([...])."
             )
 
 

@@ -53,6 +53,8 @@ _CONSTANT: Final = 4.0
 _MOST_LOSS: Final = 13.0
 """Nats that a row on a fold left out adds at most, where penalties are compared."""
 _HALVINGS: Final = 4
+_LEAST_CURVATURE: Final = 0.1
+"""Of the penalty, below which the curvature along a step is rounding."""
 
 
 class Targets(Protocol):
@@ -143,6 +145,15 @@ class _Vector(NamedTuple):
     def plus(self, other: _Vector, factor: Floats) -> _Vector:
         """Return it with so much of another one added; one factor for each column."""
         return _Vector(*(mine + factor * theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class _Move(NamedTuple):
+    """A step, the change of the gradient, one over their product, and the product over the square of the change."""
+
+    move: _Vector
+    change: _Vector
+    inverses: Floats
+    scales: Floats
 
 
 class _Space(Protocol):
@@ -259,7 +270,7 @@ class _Descent:
 
     def go(self, penalty: float, steps: int) -> None:
         """Take so many steps towards the minimum of the loss with this penalty."""
-        moves: list[tuple[_Vector, _Vector, Floats]] = []
+        moves: list[_Move] = []
         before = None
         move = None
         for _ in range(steps):
@@ -267,7 +278,7 @@ class _Descent:
             gradient = self._space.gradient(residuals, self.position, penalty)
             if before is not None and move is not None:
                 change = gradient.plus(before, -np.ones(1))
-                moves = [*moves, (move, change, self._inner(move, change))][-_MEMORY:]
+                moves = [*moves, self._remember(move, change, penalty)][-_MEMORY:]
             direction = self._direction(gradient, moves)
             lengths = self._lengths(gradient, direction, penalty)
             before = gradient
@@ -276,20 +287,33 @@ class _Descent:
             self.position = self.position.plus(direction, factor)
             self._slopes = [self._slopes_of(fit, self.position.scores) for fit in range(FITS)]
 
-    def _direction(self, gradient: _Vector, moves: list[tuple[_Vector, _Vector, Floats]]) -> _Vector:
+    def _remember(self, move: _Vector, change: _Vector, penalty: float) -> _Move:
+        """Return a step and the change of the gradient along it; without effect for fits that it taught nothing.
+
+        Along any step the penalty alone changes the gradient by itself times the step. What is less is rounding: the
+        fit has arrived.
+        """
+        products = self._inner(move, change)
+        squares = self._inner(move, move)
+        is_sound = (squares > 0) & (products > _LEAST_CURVATURE * penalty * squares)
+        inverses = np.where(is_sound, 1 / np.where(is_sound, products, 1.0), 0.0)
+        changes = self._inner(change, change)
+        is_known = is_sound & (changes > 0)
+        scales = np.where(is_known, products / np.where(is_known, changes, 1.0), 1.0)
+        return _Move(move, change, inverses, scales)
+
+    def _direction(self, gradient: _Vector, moves: list[_Move]) -> _Vector:
         """Return minus the gradient, bent by the steps before: the two loops of L-BFGS."""
         found = _Vector(*(-part for part in gradient))
         factors = []
-        for move, change, product in reversed(moves):
-            factors.append(self._inner(move, found) / np.maximum(product, 1e-300))
-            found = found.plus(change, self._spread(-factors[-1]))
+        for before in reversed(moves):
+            factors.append(self._inner(before.move, found) * before.inverses)
+            found = found.plus(before.change, self._spread(-factors[-1]))
         if moves:
-            _, change, product = moves[-1]
-            scale = product / np.maximum(self._inner(change, change), 1e-300)
-            found = _Vector(*(self._spread(scale) * part for part in found))
-        for (move, change, product), factor in zip(moves, reversed(factors), strict=True):
-            back = self._inner(change, found) / np.maximum(product, 1e-300)
-            found = found.plus(move, self._spread(factor - back))
+            found = _Vector(*(self._spread(moves[-1].scales) * part for part in found))
+        for before, factor in zip(moves, reversed(factors), strict=True):
+            back = self._inner(before.change, found) * before.inverses
+            found = found.plus(before.move, self._spread(factor - back))
         return found
 
     def _lengths(self, gradient: _Vector, direction: _Vector, penalty: float) -> Floats:
