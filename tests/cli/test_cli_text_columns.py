@@ -23,6 +23,8 @@ from hammemo.sources.tables import read_table
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.filterwarnings("ignore:Column .* holds (dates|numbers)")  # of twins in Python
+
 N = 120
 SPECIES = ("--label", "species")
 WEATHER = ("--label", "weather")
