@@ -23,6 +23,7 @@ void count_contexts(const Loops& loops, const LayoutView& layout, const Source& 
             const auto column = static_cast<uint32_t>(load_once(columns + i));
             const uint32_t times = multiplicity ? load_once(multiplicity + i) : 1;
             if (column >= n_labels) continue;  // it was checked, but another thread may have changed it since
+            // Below 2^32: `HashedMemory._deltas` counts batches of fewer examples here, others in NumPy.
             for (uint32_t k = 0; k < layout.n_sites; ++k) cells[size_t{rows[k * found.site_step]} * n_labels + column] += times;
         }
     }
@@ -47,6 +48,7 @@ void count_stream(const Loops& loops, const LayoutView& layout, const Source& so
         }
         for (uint32_t k = 0; k < layout.n_sites; ++k) {
             loops.site_rows(layout, layout.sites[k], hashed, known.view(), 1, n_windows, features.view(), rows.data());
+            // Below 2^32: `StreamCounter.is_full` ends a count at 2^31, and one block more is shorter than that.
             for (size_t j = 0; j < n_chosen; ++j) ++cells[size_t{rows[chosen[j]]} * n_labels + targets[j]];
         }
     }

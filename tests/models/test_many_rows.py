@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import MemoryRegressor, NotStoredError
+from hammemo import MemoryRegressor, NotStoredError, save
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.wide_sums import exact_values
+from hammemo.files import inspect
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.additive.fit_numbers import MAX_ROWS, MAX_TARGET, Gram, gram_of
 from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.cells import number_trees
 from hammemo.kernels.cells.number_trees import NumberCells, number_features
 from hammemo.tasks.numbers.sums import NumberMemory, NumberRows
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def table(n: int = 400, seed: int = 0) -> tuple[Any, Any]:
@@ -75,11 +79,13 @@ def check_sums(model: Any) -> None:
 
 
 @pytest.mark.parametrize("weight", [1, 150_000, 25_000_000, 2**30])  # 2^30 of 400 rows: 4 * 10^11 rows
-def test_sums_of_any_number_of_rows_are_exact(weight: int) -> None:
+def test_sums_of_any_number_of_rows_are_exact(weight: int, tmp_path: Path) -> None:
     X, y = table()
     model: Any = MemoryRegressor().fit(X, y, sample_weight=np.full(len(X), weight))
     assert model.state.memory.gram.targets.ndim == (1 if weight < 2**20 else 2)
     check_sums(model)
+    save(model, tmp_path / "model")
+    assert inspect(tmp_path / "model")["examples"] == 400 * weight
     again = restored(file_bytes(model))
     assert again.digest() == model.digest()
     assert np.array_equal(again.predict(X), model.predict(X))

@@ -265,7 +265,9 @@ def test_compiled_trees_are_those_of_the_plain_twin(are_labels: bool, seed: int)
     n_columns, n, n_labels = rng.integers(1, 7), rng.integers(1, 60), int(rng.integers(1, 5))
     codes = rng.integers(0, rng.integers(1, 256), (n_columns, n)).astype(np.uint8)
     names = rng.integers(0, 2, n_columns).astype(np.uint8)
-    labels, weights = rng.integers(0, n_labels, n).astype(np.int32), rng.integers(1, 4, n).astype(np.int32)
+    labels = rng.integers(0, n_labels, n).astype(np.int32)
+    most_copies = [3, (2**31 - 1) // int(n)][rng.integers(2)]  # all weights together are below 2^31: their bound
+    weights = rng.integers(most_copies // 2 + 1, most_copies, n, endpoint=True).astype(np.int32)
     if not are_labels:
         most = int(rng.choice([1, 100, 2**31 - 1]))
         labels, n_labels = rng.integers(-most, most, n, endpoint=True).astype(np.int32), 0

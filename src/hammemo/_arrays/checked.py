@@ -89,6 +89,13 @@ class StoredArrays:
             raise ValueError(f"the array {self._prefix}{name} is not in its narrowest type")
         return array
 
+    def multiplicities(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> Array:
+        """Return non-negative integers, as `whole_numbers` does, whose sum is below `below`, too: it cannot wrap."""
+        array = self.whole_numbers(name, shape, below=below, least=least)
+        if not self.trusted and array.sum(dtype=np.float64) >= below:
+            raise ValueError(f"the numbers of the array {self._prefix}{name} add up to {below} or more")
+        return array
+
     def ascending(self, name: str, dtype: str | None = None) -> Array:
         """Return a one-dimensional array, each entry greater than the one before."""
         array = self.take(name, dtype or _UNSIGNED, (None,))

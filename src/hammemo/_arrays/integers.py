@@ -144,6 +144,7 @@ def sum_by_key(keys: Ints, counts: Ints, bound: int) -> tuple[Ints, Ints]:
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    # Callers count examples, below 2^53 in each of a few batches: sums of int64 are exact.
     totals = np.add.reduceat(counts[order], firsts) if len(firsts) else np.empty(0, np.int64)
     kept = totals != 0
     return ordered[firsts][kept], totals[kept]

@@ -70,9 +70,14 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[str, Any]:
     """Return how many examples are held and, for labels, by which parts."""
     if about.get("kind") == "regressor":
+        sizes = stored.part("memory").take("sizes", "uint64", (None,))
+        if not len(sizes):
+            raise ValueError("it does not say how many rows it holds")
         bounds = field(about, "params", dict).get("bounds")
-        return {"examples": int(stored.part("memory").take("sizes", "uint64", (2,))[0]), "bounds": bounds}
+        return {"examples": int(sizes[0]), "bounds": bounds}
     counts = stored.whole_numbers("label_counts", (None,), below=2**53)
+    if counts.sum(dtype=np.float64) >= 2**53:
+        raise ValueError("its labels have 2^53 examples or more together")
     is_classifier = about.get("kind") == "classifier"
     fitted: Mapping[str, Any] = field(about, "fitted", dict) if is_classifier else {"vote": about.get("vote")}
     return {

@@ -39,7 +39,7 @@ class LabelCounts(Cached):
 
     @cached_property
     def total(self) -> int:
-        """How many examples there are."""
+        """How many examples there are: below 2^53, which `check_total` and `Frame.from_arrays` see to."""
         return int(self.counts.sum())
 
     def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:

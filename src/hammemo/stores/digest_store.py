@@ -217,7 +217,7 @@ class DigestCounts(Cached):
     def restored(cls, stored: StoredArrays) -> DigestCounts:
         """Return the digests of these arrays, checked: undo `state`."""
         digests = stored.take("digests", "uint8", (None, DIGEST_BYTES))
-        counts = stored.whole_numbers("digest_counts", (len(digests),), below=MAX_EXAMPLES, least=1)
+        counts = stored.multiplicities("digest_counts", (len(digests),), below=MAX_EXAMPLES, least=1)
         words = _as_words(digests.tobytes())
         high, low = words[:, 0], words[:, 1]
         if not ((high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))).all():

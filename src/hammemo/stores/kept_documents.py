@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow
+from hammemo._arrays.wide_sums import exact_sum
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.stores.documents import (
@@ -158,7 +159,7 @@ class KeptDocuments(Kept):
     def facts(self, n_labels: int) -> StreamFacts:
         """Return what the documents tell of the stream, with this many labels."""
         held = self.base.held.without_cases
-        mean_length = int((held.lengths * held.counts).sum()) / max(int(held.counts.sum()), 1)
+        mean_length = exact_sum(held.lengths, held.counts) / max(int(held.counts.sum()), 1)  # up to 2^93
         return StreamFacts(n_labels, mean_length, repeated_share(held.codes, held.lengths))
 
     @property
@@ -437,13 +438,13 @@ class KeptDocuments(Kept):
     def restored(self, stored: StoredArrays) -> KeptDocuments:
         """Return one of this layout with these arrays, checked: undo `state`."""
         tokens = Vocabulary.from_arrays(stored.part("tokens"))
-        counts = stored.whole_numbers("counts", (None,), least=1, below=MAX_EXAMPLES).astype(np.int64)
-        lengths = stored.whole_numbers("lengths", (len(counts),), least=1, below=2**40).astype(np.int64)
+        counts = stored.multiplicities("counts", (None,), least=1, below=MAX_EXAMPLES).astype(np.int64)
+        lengths = stored.multiplicities("lengths", (len(counts),), least=1, below=2**40).astype(np.int64)
         codes = stored.whole_numbers("codes", (int(lengths.sum()),), below=len(tokens) + 1)
         ways = _stored_ways(stored.take("ways", "uint8", (None,)).tobytes())
         way_codes = stored.whole_numbers("way_codes", (len(counts),), below=max(len(ways), 1)).astype(np.int64)
         long = stored.ascending("long_words", "uint64").tolist()
-        times = stored.whole_numbers("long_counts", (len(long),), least=1, below=MAX_EXAMPLES).tolist()
+        times = stored.multiplicities("long_counts", (len(long),), least=1, below=MAX_EXAMPLES).tolist()
         words, cases = np.zeros(len(counts), np.uint64), np.zeros((len(counts), 2), np.uint64)
         has_cases = "cases" in stored
         cases = stored.take("cases", "uint64", (len(counts), 2)) if has_cases else cases

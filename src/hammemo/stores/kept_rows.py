@@ -232,7 +232,7 @@ class KeptRows(Kept):
     def restored(self, stored: StoredArrays) -> KeptRows:
         """Return one of this layout with these arrays, checked: undo `state`."""
         tokens, labels = Vocabulary.from_arrays(stored.part("tokens")), Vocabulary.from_arrays(stored.part("labels"))
-        counts = stored.whole_numbers("counts", (None,), least=1, below=MAX_EXAMPLES)
+        counts = stored.multiplicities("counts", (None,), least=1, below=MAX_EXAMPLES)
         codes = stored.whole_numbers("codes", (len(counts), self.h), below=len(tokens) + 1)
         label_codes = stored.whole_numbers("label_codes", (len(counts),), below=len(labels))
         ranks, label_ranks = codes.astype(np.int64) - 1, label_codes.astype(np.int64)

@@ -221,6 +221,8 @@ def joined_examples(batches: list[Examples]) -> Examples:
     """Return the examples of several batches, at least one, as one; their contexts have one length."""
     if not batches:
         raise ValueError("There is nothing to learn: no rows were given.")
+    if sum(int(batch.multiplicity.sum()) for batch in batches) >= 2**61:  # each has less than 2^53
+        raise ValueError("All batches together have 2^61 rows or more: divide all sample_weight by a common factor.")
     tokens, labels = Vocabulary(), Vocabulary()
     for batch in batches:
         tokens, labels = tokens.union(batch.contexts.vocabulary), labels.union(batch.labels)

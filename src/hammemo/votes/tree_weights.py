@@ -111,6 +111,7 @@ def rows_of(
     coded = cells.codes.rows(examples.contexts)
     rows, words, counts = cells.codes.distinct(examples, seed, coded)
     labels = examples.label_ranks[rows]
+    # Floats are exact here and below: the kept rows of a model are fewer than 2^53, copies counted.
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
     if reader is not None:
         labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts

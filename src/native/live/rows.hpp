@@ -247,7 +247,7 @@ private:
 
 // What the entries of a row add up to, and how many have the count one or two.
 struct Tally {
-    uint64_t total = 0;
+    uint64_t total = 0;  // below 2^53, as all examples are: `check_total` comes before every edit
     uint32_t ones = 0, twos = 0;
     void add(uint64_t count) { total += count, ones += count == 1, twos += count == 2; }
     void remove(uint64_t count) { total -= count, ones -= count == 1, twos -= count == 2; }

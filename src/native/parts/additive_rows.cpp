@@ -302,6 +302,7 @@ void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* 
     for (size_t i = 0; i < n(); ++i, out += outputs) {
         std::fill(out, out + outputs, 0);
         for (int64_t e = starts_[i]; e < starts_[i + 1]; ++e)
+            // Below 2^62 together: `AdditiveDesign.largest_coefficient` bounds coefficients by the coordinates of a row.
             for (size_t k = 0; k < outputs; ++k) out[k] += value_[e] * coefficients[index_[e] * outputs + k];
         for (size_t k = 0; k < outputs; ++k) out[k] = (out[k] + HAT / 2) >> 10;
     }
@@ -384,6 +385,7 @@ void pair_scores(const uint8_t* cells, const std::vector<int64_t>& sizes, size_t
             sums.assign(2 * size, 0);
             for (size_t i = 0; i < n; ++i) {
                 const size_t cell = (cells[a * n + i] * static_cast<size_t>(sizes[b]) + cells[b * n + i]) * outputs;
+                // Both are at most 2^16 a row: of labels 2^45 rows are tested (fit_classes), of numbers there are 2^40. Below 2^61.
                 for (size_t k = 0; k < outputs; ++k) sums[cell + k] += left[i * outputs + k], sums[size + cell + k] += spread[i * outputs + k];
             }
             double found = 0, squares = 0;

@@ -4,6 +4,7 @@
 
 namespace hammemo {
 
+// The entries of tables are coordinates times coefficients, so the sum of a row stays below 2^62, as in `AdditiveRows::scores`.
 void StepTables::scores(const uint8_t* row, int64_t* out) const {
     std::copy(constant.begin(), constant.end(), out);
     for (size_t c = 0; c < n_columns(); ++c) {
@@ -31,7 +32,7 @@ void StepRatios::add(const uint8_t* rows, size_t n, size_t stride, double* out) 
     for (size_t i = 0; i < n; ++i) {
         std::fill(scores.begin(), scores.end(), 0);
         tables.scores(rows + i * stride, scores.data() + (known - tables.outputs));  // two labels have one output, the second one's
-        int64_t total = 0;
+        int64_t total = 0;  // with the product below, under 2^61: `AdditiveDesign.largest_coefficient` knows how many labels there are
         for (size_t k = 0; k < known; ++k) total += scores[k] -= prior[k];
         for (size_t k = 0; k < answered; ++k) {
             if (places[k] < 0) continue;

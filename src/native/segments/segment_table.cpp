@@ -165,6 +165,8 @@ private:
     std::vector<T>& values_;
 };
 
+// Counts of a checked file are below 2^53, so 2^10 files with as many examples as a model may hold still fit. A file that changes
+// while it is read can make them wrap, which must not be undefined.
 int64_t wrapped_sum(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
 
 // The largest of n numbers, none of them NaN; eight at a time, which the compiler turns into wide instructions.

@@ -15,7 +15,7 @@ void LogRatios::add(const int32_t* cells, const std::vector<int64_t>& starts, co
         if (cells[i] < 0) continue;
         const auto from = static_cast<size_t>(cells[i]);
         if (numbers[from] == UNSEEN) {
-            int64_t total = leave_one_out_ ? -1 : 0;
+            int64_t total = leave_one_out_ ? -1 : 0;  // at most all examples: 2^26 of a memory (MAX_COUNT), 2^31 of a scan
             for (int64_t e = starts[from]; e < starts[from + 1]; ++e) total += counts[e];
             numbers[from] = total > 0 ? static_cast<int32_t>(site.totals.size()) : SILENT;
             if (total <= 0) continue;

@@ -15,7 +15,7 @@ class RatioTable {
    public:
     // most: the largest count of each label; the largest total is their sum.
     RatioTable(const std::vector<double>& prior, const double* amounts, const std::vector<int64_t>& most) {
-        int64_t all = 0;
+        int64_t all = 0;  // at most 2^26, which of_counts checks, or 2^31 rows of a scan
         for (size_t c = 0; c < prior.size(); ++c) {
             double scales[AMOUNTS];
             for (size_t j = 0; j < AMOUNTS; ++j) scales[j] = amounts[j] * prior[c];

@@ -20,6 +20,7 @@ struct Row {
 };
 
 // A row counts one, and one more above it where it is tested: both are added up in one number.
+// Two counts in one word: a scan has fewer than 2^31 rows, so neither runs into the other.
 constexpr int64_t COUNTED = 1, TESTED = int64_t{1} << 32;
 int32_t counts_in(int64_t counted) { return static_cast<int32_t>(counted % TESTED); }
 int32_t tests_in(int64_t counted) { return static_cast<int32_t>(counted / TESTED); }

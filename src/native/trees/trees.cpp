@@ -50,7 +50,8 @@ struct Present {
 };
 
 // The weights of labels on the two sides of a split that moves from right to left: (sum of squared weights) / weight is high
-// where a side has few labels.
+// where a side has few labels. All weights together are below 2^31 (grown_tree checks it), so squares of sums, the sums of squares
+// and what a move adds to them, (l + w)^2 - l^2 or (r - w)^2 - r^2, are below 2^62.
 class LabelSums {
    public:
     explicit LabelSums(size_t n_labels) : totals_(n_labels) {}
@@ -132,7 +133,7 @@ class LabelSums {
     int64_t weight_ = 0, squares_ = 0, left_weight_ = 0, right_weight_ = 0, left_squares_ = 0, right_squares_ = 0;
 };
 
-// Two numbers for each side of a split: a weight and a sum.
+// Two numbers for each side of a split: a weight, all together below 2^31, and a sum: below 2^31 of labels, 2^62 of numbers.
 class WeightedSums {
    public:
     int64_t weight() const { return weight_; }
@@ -199,7 +200,7 @@ class TwoLabelSums : public WeightedSums {
 };
 
 // The sums of targets that are numbers: sum * sum / weight, added up over both sides, is what the means of the sides take off the
-// squared error. Targets and weights have 31 bits, so sums are exact.
+// squared error. Targets have 31 bits, and all weights together have: sums are below 2^62.
 class NumberSums : public WeightedSums {
    public:
     explicit NumberSums(size_t) {}

@@ -134,6 +134,24 @@ class AdditiveDesign:
         return np.cumsum([1, *self._sizes(_MAX_KNOTS, _MAX_NAMES).tolist(), *pairs])
 
     @property
+    def reach(self) -> int:
+        """The largest sum of absolute coordinates that a row may have, in 1/1024.
+
+        The two hats of a number have at most 1 + 2 = 3 together, behind the outer knots; a name and a pair have 1.
+        """
+        return HAT * (1 + 3 * len(self.knots) + len(self.names) + len(self.pairs))
+
+    def largest_coefficient(self, n_labels: int) -> int:
+        """Return the largest coefficient with which no score leaves 64 bits.
+
+        A score before it is rounded is at most reach times coefficient, here below 2^62. `LabelBase` and `StepRatios`
+        centre rounded scores, n_labels s - sum(s): at most 2 n_labels reach coefficient / 1024, here below 2^61.
+        """
+        of_scores = 2**62 // self.reach
+        of_centred = 2**70 // (self.reach * max(n_labels, 1))
+        return min(MAX_COEFFICIENT, of_scores, of_centred)
+
+    @property
     def p(self) -> int:
         """How many coordinates there are."""
         return int(self.starts[-1])
@@ -360,7 +378,7 @@ class AdditiveBase:
         coefficients = stored.take("coefficients", "int64", shape)
         crossed = stored.take("crossed", "int64", (FOLDS, *shape))
         for array in (coefficients, crossed):
-            if array.size and max(-int(array.min()), int(array.max())) > MAX_COEFFICIENT:
+            if array.size and max(-int(array.min()), int(array.max())) > design.largest_coefficient(n_labels):
                 raise ValueError("a coefficient of its additive base is too large")
         n_groups = int(design.groups.max()) + 1
         penalties = stored.finite("penalties", "float64", (n_groups,))
@@ -374,7 +392,7 @@ class AdditiveBase:
 
 
 MAX_COEFFICIENT: Final = 2**40
-"""With it no score leaves 64 bits."""
+"""With it no score of a table of up to 1,300 columns and 2^10 labels leaves 64 bits; wider ones have a lower limit."""
 
 
 def n_outputs(n_labels: int) -> int:
@@ -396,9 +414,9 @@ def row_scores(rows: _native.AdditiveRows, coefficients: Ints) -> Ints:
     return out
 
 
-def whole_coefficients(theta: Floats, unit: float) -> Ints:
-    """Return coefficients as whole numbers of this unit."""
-    return np.rint(np.clip(theta * unit, -MAX_COEFFICIENT, MAX_COEFFICIENT)).astype(np.int64)
+def whole_coefficients(theta: Floats, unit: float, most: int) -> Ints:
+    """Return coefficients as whole numbers of this unit, with at most this absolute value."""
+    return np.rint(np.clip(theta * unit, -most, most)).astype(np.int64)
 
 
 _KNOT_SHARES: Final = (
@@ -420,7 +438,7 @@ def _knots(values: Floats, counts: Ints, most: int) -> Floats:
     distinct, ranks = np.unique(values[present], return_inverse=True)
     if len(distinct) <= most:
         return distinct if _has_range(distinct) else distinct[:0]
-    weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)
+    weights = np.bincount(ranks, weights=counts[present]).astype(np.int64)  # floats are exact: below 2^53
     upto = np.cumsum(np.minimum(weights, max(1, int(weights.sum()) // 8)))
     total = int(upto[-1])
     below = np.array(next(shares for least, shares in _KNOT_SHARES if most >= least))

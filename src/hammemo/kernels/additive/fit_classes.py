@@ -55,6 +55,9 @@ _OWN_PENALTY_ROWS: Final = 1000
 _MOST_LOSS: Final = 13.0
 _PAIR_SHRINKAGE: Final = 1.0
 
+_TESTED_BITS: Final = 45
+"""Rows that test pairs of columns are at most two to this, copies counted."""
+
 
 def class_base(
     codes: ColumnCodes,
@@ -162,7 +165,8 @@ class _LabelledRows:
         """Return coefficients of the coordinates of rows, in whole numbers: shape (p, outputs)."""
         found = np.empty((self.design.p, self.outputs))
         self.design.modes.apply(phi, found.reshape(-1))
-        return whole_coefficients(found, NAT)
+        n_labels = self.outputs if self.outputs > 1 else 2
+        return whole_coefficients(found, NAT, self.design.largest_coefficient(n_labels))
 
 
 def _prior(labels: Ints, n_labels: int, counts: Ints, q: int) -> Floats:
@@ -211,10 +215,13 @@ def _left_over(rows: _LabelledRows, crossed: Ints, folded: Ints) -> tuple[float,
     """Return the loss of rows left out, and what their labels exceed the crossed shares by, with its spread."""
     observed = rows.labels[:, None] == (np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs))
     loss, left, spread = 0.0, np.zeros(observed.shape, np.int64), np.zeros(observed.shape, np.int64)
+    # Sums of both, in 17 bits a row, must stay below 2^63 in `pair_scores`: of more rows every 2^k-th copy counts.
+    more_bits = max(int(folded.sum()).bit_length() - _TESTED_BITS, 0)
     for coefficients, counts in zip(crossed, folded, strict=True):
         shares = np.empty(observed.shape)
         scores = row_scores(rows.rows, coefficients)
         loss += _native.label_shares(scores, rows.labels, counts.astype(np.float64), _MOST_LOSS, shares.reshape(-1))
-        left += counts[:, None] * np.rint((observed - shares) * NAT).astype(np.int64)
-        spread += counts[:, None] * np.rint(shares * (1 - shares) * NAT).astype(np.int64)
+        tested = (counts >> more_bits)[:, None]
+        left += tested * np.rint((observed - shares) * NAT).astype(np.int64)
+        spread += tested * np.rint(shares * (1 - shares) * NAT).astype(np.int64)
     return loss, left, spread

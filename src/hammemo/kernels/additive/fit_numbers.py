@@ -249,6 +249,7 @@ def number_base(
             break
         best = loss, AdditiveBase(design, 0, solved(design, penalties, gram), crossed, penalties), gram
         unit = NAT / math.sqrt(max(loss, 1) / max(gram.n, 1))
+        # At most NAT times the rows: the squares of left * unit / NAT add up to the rows, so do their sizes at most.
         kept = (np.rint(left * unit).astype(np.int64) * folded).sum(axis=0)
         more = next_pairs(
             design, cells, kept[:, None], (counts * NAT)[:, None], _PAIR_SHRINKAGE, most_pairs - len(design.pairs)
@@ -288,7 +289,7 @@ class _Equations:
         """Return coefficients of the coordinates of rows, in whole numbers: shape (p, 1)."""
         found = np.empty((self.design.p, 1))
         self.design.modes.apply(self.solved(penalties)[0][None], found.reshape(-1))
-        return whole_coefficients(found, self.scale)
+        return whole_coefficients(found, self.scale, self.design.largest_coefficient(0))
 
 
 def _evidence(design: AdditiveDesign, gram: Gram, penalties: Floats, rounds: int) -> Floats:

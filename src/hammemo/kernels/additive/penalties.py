@@ -94,4 +94,5 @@ def next_pairs(
     return np.stack([firsts[best], seconds[best]], axis=1)
 
 
-_DOUBLINGS: Final = np.array([_LEAST_SCORE * 2 ** (k / _STEPS_OF_A_DOUBLING) for k in range(1, 64)])
+_DOUBLINGS: Final = np.array([_LEAST_SCORE * 2 ** (k / _STEPS_OF_A_DOUBLING) for k in range(1, 256)])
+"""Scores grow with the rows, of which there may be 2^53."""

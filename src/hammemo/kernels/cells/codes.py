@@ -165,6 +165,7 @@ class CountedValues(NamedTuple):
         """Return those of values that occur so often; missing ones are left out."""
         present = ~np.isnan(values)
         distinct, ranks = np.unique(values[present], return_inverse=True)
+        # Floats are exact: counts add up to less than 2^53. `halved_cuts` takes sums below 2^60.
         weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
         return cls(distinct, np.cumsum(weights))
 

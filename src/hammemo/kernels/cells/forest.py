@@ -194,7 +194,7 @@ class Forest:
         ------
         leaves : (m, trees); labels, weights : (m,); returned : (cells, L)
         """
-        at_nodes = np.zeros(len(self.column) * n_labels)
+        at_nodes = np.zeros(len(self.column) * n_labels)  # floats are exact: all weights together are below 2^53
         # a 16th of the usual size: the arrays that are made of a piece take 2 MiB each in place of 32
         for part in row_pieces(len(leaves), 16 * self.n_trees):
             keys = leaves[part].astype(np.int64) * n_labels + labels[part, None]

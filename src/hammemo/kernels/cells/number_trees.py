@@ -202,7 +202,8 @@ def fitted_weights(features: Floats, numbers: Ints, counts: Ints, ridge: float) 
     scale = max(size / max(len(numbers), 1), 1.0)  # a whole number up to this division
     both = np.column_stack([features, numbers]) * (_UNIT / scale)
     whole = np.clip(np.rint(both), -_MOST, _MOST).astype(np.int64)
-    products = (whole.T @ (whole * counts[:, None])).astype(np.float64)  # without BLAS, exact
+    # 2^38 a product, of at most 2^23 copies and one more for each of 2^17 rows: below 2^62. Whole numbers need no BLAS.
+    products = (whole.T @ (whole * counts[:, None])).astype(np.float64)
     gram, wanted, squares = products[:-1, :-1], products[:-1, -1], float(products[-1, -1])
     gram[np.diag_indices(len(gram))] += ridge * squares
     return nonnegative_solution(gram, wanted)

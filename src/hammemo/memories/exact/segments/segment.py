@@ -139,7 +139,7 @@ class Segment(Cached):
     @property
     def label_counts(self) -> LabelCounts:
         """How many examples each label has, where that is kept: for a table, not for a range of one."""
-        counts = self._stored.whole_numbers("label_counts", (len(self.labels),), below=MAX_EXAMPLES)
+        counts = self._stored.multiplicities("label_counts", (len(self.labels),), below=MAX_EXAMPLES)
         return LabelCounts(self.labels, counts.astype(np.int64))
 
     def prepare(self, table: SegmentTable, number: int, ranks: NDArray[np.int32], labels: NDArray[np.int32]) -> None:
