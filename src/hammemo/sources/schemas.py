@@ -19,6 +19,7 @@ Examples and queries: what a schema makes of the rows and documents of files, so
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +30,17 @@ from hammemo._arrays.integers import object_array
 from hammemo.sources import kinds as column_kinds
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
-from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, UNKNOWN, as_kind, kind_of, kinds_of_model, merged_kinds
+from hammemo.sources.kinds import (
+    MIXED,
+    ORDERED,
+    OTHERS,
+    UNKNOWN,
+    as_kind,
+    kind_of,
+    kinds_of_model,
+    merged_kinds,
+    number_in,
+)
 from hammemo.sources.tables import Batch, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind, clock_of_column
@@ -183,7 +194,11 @@ class TableSchema:
         """Return the columns of the context and the labels of some rows as the model learns them, and their kinds."""
         assert self.label is not None
         X = self._contexts(batch, self.known_columns, self.kinds[:-1])
-        y = batch.targets(self.label) if self.is_target else as_kind(batch.tokens(self.label), self.kinds[-1])
+        if self.is_target:
+            y = batch.targets(self.label)
+        else:
+            y = as_kind(batch.tokens(self.label), self.kinds[-1])
+            _refuse_fractions(y, self.label)
         kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
         return X, y, "".join(kinds)
 
@@ -250,8 +265,11 @@ class TableSchema:
     def _settled(self, batch: Batch) -> TableSchema:
         """Return the schema with its columns named, and the numbers among them found, by the first rows."""
         named = replace(self, columns=self.named(batch))
-        has_kinds = len(self.kinds) == len(named.known_columns) + 1
-        return named if has_kinds else named.with_kinds(named.found_kinds(batch))
+        if len(self.kinds) == len(named.known_columns) + 1:
+            return named
+        if batch.is_text and not self.is_target:
+            _warn_of_number_labels(batch, named.label)
+        return named.with_kinds(named.found_kinds(batch))
 
     def named(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns of the context, given some rows."""
@@ -542,6 +560,38 @@ def schema_from_notes(
     names = None if columns is None else tuple(map(str, columns))
     reading = (header, delimiter, notes.get("missing", "token"), kinds)
     return TableSchema(notes.get("label"), names, *reading, is_target=kinds[-1:] == ColumnKind.NUMBERS)
+
+
+_MANY_FRACTIONS: Final = 20
+"""Different fractions from which on labels are probably targets: fewer may be grades or versions."""
+
+
+def _refuse_fractions(labels: Array, name: str) -> None:
+    """Refuse labels that are fractions: they are measurements, to be predicted as numbers."""
+    if labels.dtype.kind not in "fO":
+        return
+    for value in labels.tolist():
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(
+                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: predict numbers with "
+                f"--target {name} instead of --label (in Python, MemoryRegressor)."
+            )
+
+
+def _warn_of_number_labels(batch: Batch, name: str | None) -> None:
+    """Warn of labels of a text file that all are numbers, many of them different fractions."""
+    if name is None:
+        return
+    texts = {text for text in batch.column(name).tolist() if text is not None}
+    numbers = {number_in(text) for text in texts}
+    fractions = [number for number in numbers if number is not None and not float(number).is_integer()]
+    if None not in numbers and len(fractions) >= _MANY_FRACTIONS:
+        warnings.warn(
+            f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, each of which is "
+            f"learned as a name: predict numbers with --target {name} instead of --label.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _last_tokens(documents: list[Array], h: int) -> Array:

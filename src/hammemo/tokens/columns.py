@@ -24,6 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
+from hammemo.tokens.frame_columns import refuse_other_tables
 from hammemo.tokens.missing import MISSING, filled, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 from hammemo.tokens.zones import UTC_NAME, AwareTimes, ReadTimes, choose_zone, is_offset, name_zone, read_clock
@@ -78,6 +79,7 @@ def table_columns(X: Any) -> list[Array] | None:
 
     Values of object columns are as they were.
     """
+    refuse_other_tables(X)
     X = dense(X)
     if hasattr(X, "columns") and hasattr(X, "shape") and len(X.shape) == 2:
         if hasattr(X, "iloc"):
@@ -161,8 +163,11 @@ def is_own_token(value: Any, kind: str) -> bool:
     return kind == _NAMES and type(value) is str
 
 
-def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
-    """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids."""
+def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> bool:
+    """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids.
+
+    Return whether there was a warning.
+    """
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if column.dtype.kind not in "iu" or len(column) < _MANY_ROWS:
             continue
@@ -180,18 +185,23 @@ def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *
         else:
             continue
         warnings.warn(f"{where} holds whole numbers that nearly all differ; {advice}", UserWarning, stacklevel=2)
-        return
+        return True
+    return False
 
 
-def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> None:
-    """Warn of the first column of names whose values are numbers as strings: as names, near ones are not alike."""
+def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> bool:
+    """Warn of the first column of names whose values are numbers as strings: as names, near ones are not alike.
+
+    Return whether there was a warning.
+    """
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if kind == ColumnKind.NAMES and column.dtype.kind in "OU" and _holds_texts_of_numbers(column):
             where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
             advice = "convert it with astype(float), or say numeric='none' if names are meant."
             words = f"{where} holds numbers as strings, which are read as names: {advice}"
             warnings.warn(words, UserWarning, stacklevel=2)
-            return
+            return True
+    return False
 
 
 def _holds_texts_of_numbers(column: Array) -> bool:
