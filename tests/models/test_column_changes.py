@@ -245,7 +245,7 @@ def test_a_served_choice_takes_kinds_and_cutting_as_refit_does() -> None:
 def test_what_is_no_number_is_warned_of_once_where_numbers_were_learnt(asked: Any) -> None:
     clf = MemoryClassifier().fit(framed(FRACTIONS), LABELS)
     lacking = clf.predict_proba(framed(MISSING))
-    with pytest.warns(UserWarning, match="'value' held numbers when it was learnt, and is queried with something else"):
+    with pytest.warns(UserWarning, match="'value' held numbers when it was learned, and is queried with strings"):
         assert np.array_equal(clf.predict_proba(framed(asked)), lacking)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -254,7 +254,7 @@ def test_what_is_no_number_is_warned_of_once_where_numbers_were_learnt(asked: An
 
 def test_numbers_asked_where_dates_were_learnt_are_warned_of_and_dates_where_names_were() -> None:
     clf = MemoryClassifier().fit(framed(DATES), LABELS)
-    with pytest.warns(UserWarning, match="'value' held dates when it was learnt, and is queried with something else"):
+    with pytest.warns(UserWarning, match="'value' held dates when it was learned, and is queried with strings such as"):
         clf.predict(framed(FRACTIONS))
     clf = MemoryClassifier().fit(pd.DataFrame({"x": FRACTIONS, "name": NAMES}), LABELS)
     with pytest.warns(UserWarning, match="'name' was learnt as names and is queried with dates"):

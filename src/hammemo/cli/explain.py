@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hammemo.cli.console import check_writable, console, counted, say_where_from
+from hammemo.cli.console import check_writable, console, say_where_from
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import KeyFile, Model, argument, flag, option, read_key, setting
 
@@ -70,7 +70,7 @@ def explain_contexts(
     if not done:
         raise ValueError("There is nothing to explain: the input has no row or document.")
     if next(contexts, None) is not None:
-        typer.echo(f"There are more than {counted(shown.first, 'context')}: use --first to see more.", err=True)
+        typer.echo(f"Explained the first {shown.first} only, and there are more: --first N explains N.", err=True)
 
 
 def _explained(opened: OpenModel, context: list[Any], k: int) -> Any:

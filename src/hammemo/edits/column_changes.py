@@ -75,8 +75,13 @@ def check_numeric(settings: ReadingRules, state: RowsState) -> None:
     if columns.types is None or can_decide(state):
         return
     numbers = asked(settings, columns)
-    for j, kind in enumerate(columns.letters if numbers is not None else ""):
-        if (kind != ColumnKind.NAMES) != (numbers is not None and j in numbers):
+    if numbers is None:
+        return
+    for j, kind in enumerate(columns.letters):
+        is_date_beside_numbers = kind == ColumnKind.DATES and bool(
+            numbers
+        )  # a list of numbers leaves dates as they are
+        if (kind != ColumnKind.NAMES) != (j in numbers) and not is_date_beside_numbers:
             raise ValueError(
                 f"numeric={settings.numeric!r} was set after column {columns.shown(j)} was learnt as another kind, and "
                 "the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a new model."

@@ -36,6 +36,7 @@ from hammemo.tokens.contexts import refuse_masked
 from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
+from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes.bounds import Bounds
 from hammemo.votes.number_answers import SeenRows
 
@@ -568,6 +569,7 @@ def read_targets(y: Any) -> NDArray[np.float64]:
         raise ValueError(f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row.")
     if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
         raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
+    targets = np.where(targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets)  # this number stands for none
     return np.asarray(targets + 0.0)  # no negative zero
 
 

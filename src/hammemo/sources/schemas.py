@@ -53,7 +53,7 @@ from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
-from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
+from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import join_zones
 
@@ -244,6 +244,8 @@ class TableSchema:
         schema = self.with_names(first)
         if len(schema.kinds) == len(schema.known_columns) + 1:
             return _Settled(schema, chain([first], batches))
+        if first.is_text and not self.is_target:
+            _warn_of_number_labels(first, schema.label)
         if schema.numeric == "none":
             all_names = [NAMES_ONLY] * len(schema.known_columns)
             return _Settled(schema.with_evidence(all_names), chain([first], batches))
@@ -277,7 +279,9 @@ class TableSchema:
         assert self.label is not None
         if self.is_target:
             return batch.targets(self.label, self.na)
-        return as_kind(batch.tokens(self.label), self.kinds[-1])
+        labels = as_kind(batch.tokens(self.label), self.kinds[-1])
+        _refuse_fractions(labels, self.label)
+        return labels
 
     @property
     def known_columns(self) -> tuple[str, ...]:
@@ -717,6 +721,38 @@ def schema_from_notes(
         na=na_of_note(joined_note("na", notes)),
         learned_formats=formats_of_note(joined_note("dates", notes), kinds),
     )
+
+
+_MANY_FRACTIONS: Final = 20
+"""Different fractions from which on labels are probably targets: fewer may be grades or versions."""
+
+
+def _refuse_fractions(labels: Array, name: str) -> None:
+    """Refuse labels that are fractions: they are measurements, to be predicted as numbers."""
+    if labels.dtype.kind not in "fO":
+        return
+    for value in labels.tolist():
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(
+                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: predict numbers with "
+                f"--target {name} instead of --label (in Python, MemoryRegressor)."
+            )
+
+
+def _warn_of_number_labels(batch: Batch, name: str | None) -> None:
+    """Warn of labels of a text file that all are numbers, many of them different fractions."""
+    if name is None:
+        return
+    texts = {text for text in batch.column(name).tolist() if text is not None}
+    numbers = {number_in(text) for text in texts}
+    fractions = [number for number in numbers if number is not None and not float(number).is_integer()]
+    if None not in numbers and len(fractions) >= _MANY_FRACTIONS:
+        warnings.warn(
+            f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, each of which is "
+            f"learned as a name: predict numbers with --target {name} instead of --label.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _last_tokens(documents: list[Array], h: int) -> Array:

@@ -133,13 +133,18 @@ class Evidence:
 
     def kinds(self, asked: Asked) -> str:
         """Return the kind of each column, as letters."""
-        pairs = enumerate(zip(self.types, self.contents, strict=True))
-        return "".join(_kind(kind, content, None if asked is None else j in asked) for j, (kind, content) in pairs)
+        kinds = []
+        for j, (how, content) in enumerate(zip(self.types, self.contents, strict=True)):
+            if asked is None:
+                kinds.append(_kind(how, content))
+            elif how == HowGiven.DATES and asked:  # who lists numbers does not say what dates are
+                kinds.append(ColumnKind.DATES)
+            else:
+                kinds.append(ColumnKind.NUMBERS if j in asked else ColumnKind.NAMES)
+        return "".join(kinds)
 
 
-def _kind(kind: str, content: str, is_asked: bool | None) -> ColumnKind:
-    if is_asked is not None:
-        return ColumnKind.NAMES if not is_asked else ColumnKind.DATES if kind == HowGiven.DATES else ColumnKind.NUMBERS
+def _kind(kind: str, content: str) -> ColumnKind:
     if content == _NOTHING or kind == HowGiven.CATEGORIES:
         return ColumnKind.NAMES
     if kind == HowGiven.DATES:

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
+from hammemo.tokens.frame_columns import refuse_other_tables
 from hammemo.tokens.missing import MISSING, filled, is_missing
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
@@ -83,6 +84,7 @@ def table_columns(X: Any) -> list[Array] | None:
 
     Values of object columns are as they were.
     """
+    refuse_other_tables(X)
     X = dense(X)
     if hasattr(X, "columns") and hasattr(X, "shape") and len(X.shape) == 2:
         if hasattr(X, "iloc"):
@@ -166,8 +168,11 @@ def is_own_token(value: Any, kind: str) -> bool:
     return kind == _NAMES and type(value) is str
 
 
-def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
-    """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids."""
+def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> bool:
+    """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids.
+
+    Return whether there was a warning.
+    """
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if column.dtype.kind not in "iu" or len(column) < _MANY_ROWS:
             continue
@@ -185,7 +190,8 @@ def warn_of_ids(columns: list[Array], kinds: str, names: Sequence[Any] | None, *
         else:
             continue
         warnings.warn(f"{where} holds whole numbers that nearly all differ; {advice}", UserWarning, stacklevel=2)
-        return
+        return True
+    return False
 
 
 def tokens_of(

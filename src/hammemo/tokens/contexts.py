@@ -17,7 +17,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
-from hammemo.tokens.frame_columns import is_arrow, read_arrow
+from hammemo.tokens.frame_columns import column_at, is_arrow, read_arrow
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import (
     NO_TOKEN,
@@ -238,7 +238,10 @@ def as_label(value: Any) -> Token:
     """Return the canonical form of one label, or refuse what is no token and `NO_TOKEN`."""
     token = as_token(value)
     if token == NO_TOKEN:
-        raise ValueError("hammemo.NO_TOKEN marks an empty position of a context; it cannot be a label.")
+        raise ValueError(
+            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here (hammemo.NO_TOKEN): "
+            "use another number as this label, or make strings of all labels with str()."
+        )
     return token
 
 
@@ -343,7 +346,7 @@ def _may_be_rounded(array: NDArray[Any]) -> bool:
 
 
 def _frame_array(frame: Any) -> NDArray[Any]:
-    columns = [_column_array(_column(frame, j)) for j in range(frame.shape[1])]
+    columns = [_column_array(column_at(frame, j)) for j in range(frame.shape[1])]
     for name, values in zip(column_names(frame), columns, strict=True):
         check_token_dtype(values.dtype, f"Column {name!r}")  # as objects, dates would pass for integers
     if len({values.dtype for values in columns}) > 1:
@@ -358,13 +361,6 @@ def column_names(frame: Any) -> list[Any]:
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise ValueError(f"X has two columns named {twice!r}: rename one, or leave one out.")
     return names
-
-
-def _column(frame: Any, j: int) -> Any:
-    """Return a column of a frame of pandas or polars, or of a table of Arrow."""
-    if hasattr(frame, "iloc"):
-        return frame.iloc[:, j]
-    return frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
 
 
 def _column_array(column: Any) -> NDArray[Any]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Token
 
 _LOOKED_AT: Final = 8
 """Rows of a question that are looked at."""
@@ -99,10 +100,12 @@ class TokenTypes:
             shown = column if names is None else repr(names[column])
             where = "The stream" if names is None and len(self.letters) < contexts.h else f"Column {shown}"
             held, asked_with = (TokenType(letter).name.lower() for letter in (learnt, now))
-            why = "39 and '39' are two tokens, so nothing that was learnt of it matches"
+            value = _first_value(contexts[:_LOOKED_AT], column, len(self.letters), now)
+            asked_with += f" such as {value!r}"
+            why = "a number and a string are never equal, so nothing that was learned of it matches"
             if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != ColumnKind.NAMES:
-                held, asked_with, why = ColumnKind(kinds[column]).word, "something else", "it counts as missing"
-            what = f"{where} held {held} when it was learnt, and is queried with {asked_with}: {why}."
+                held, why = ColumnKind(kinds[column]).word, "they count as missing"
+            what = f"{where} held {held} when it was learned, and is queried with {asked_with}: {why}."
             found[column] = f"{what} Convert it to the type that it had."
         return found
 
@@ -122,6 +125,15 @@ def find_user_level() -> int:
     while frame is not None and frame.f_back is not None and frame.f_globals["__name__"].startswith("hammemo."):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def _first_value(contexts: Contexts, column: int, n_columns: int, kind: str) -> Token:
+    """Return the first number, or string, of a column."""
+    vocabulary = contexts.vocabulary
+    n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
+    ranks = contexts.ranks.reshape(-1, n_columns)[:, column]
+    values = (vocabulary.at(int(rank)) for rank in ranks if rank >= 0 and (rank < n_numbers) == (kind == _NUMBERS))
+    return next(value for value in values if value != MISSING)
 
 
 def _letters(contexts: Contexts, n_columns: int) -> str:

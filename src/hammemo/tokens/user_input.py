@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo.tokens.column_evidence import Evidence, asked_columns
+from hammemo.tokens.column_hints import warn_of_order, warn_of_strings
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import (
     ColumnKind,
@@ -37,6 +38,7 @@ from hammemo.tokens.contexts import (
     token_array,
     whole_multiplicity,
 )
+from hammemo.tokens.frame_columns import refuse_other_tables
 from hammemo.tokens.labels import common_label_dtype, label_array
 from hammemo.tokens.missing import filled
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
@@ -220,6 +222,7 @@ def _table(
     learning: bool = False,
 ) -> tuple[ColumnSchema, Array]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
+    refuse_other_tables(X)
     packs = _packs(rules, X) if known is None else known.packed
     if packs:
         return _packed_table(estimator, rules, known, X, y=y)
@@ -301,9 +304,10 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
     names = column_names(X) if hasattr(X, "columns") else None
     kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
-        warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
-        if rules.kernel_is_automatic:
-            warn_of_texts(listed, kinds, names)
+        has_warned = warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
+        warn_of_order(X, kinds, names)
+        if rules.kernel_is_automatic and not warn_of_texts(listed, kinds, names) and not has_warned:
+            warn_of_strings(listed, kinds, names)
     warn_of_offsets(listed, evidence.zones, names)
     return ColumnSchema(len(listed)).with_types_of(evidence).of_kinds(kinds)
 

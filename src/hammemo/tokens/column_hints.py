@@ -1,0 +1,75 @@
+"""Hints for a table that is learned first: columns of names that are probably not meant as names. One warning each.
+
+A name is compared as a whole: it is equal to another one or not. What is lost by it (the order of categories, the words
+of a text) is said once, with the column and the line that mends it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.frame_columns import column_at, ordered_category
+from hammemo.tokens.missing import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo._arrays.types import Array
+
+_MANY_ROWS: Final = 50
+"""In fewer rows names often differ, and nothing is known of later ones."""
+_UNIQUE_SHARE: Final = 0.9
+"""The share of different values from which on almost none will match later, as for whole numbers."""
+_TEXT_SHARE: Final = 0.5
+_TEXT_WORDS: Final = 5
+"""Strings of so many words on average, half of which differ, are texts rather than names, such as those of products."""
+
+
+def warn_of_order(X: Any, kinds: str, names: Sequence[Any] | None) -> None:
+    """Warn of the first category with an order that is read as names, which have none."""
+    for j, kind in enumerate(kinds if hasattr(X, "columns") else ""):
+        if kind != ColumnKind.NAMES:
+            continue
+        advice = ordered_category(column_at(X, j))
+        if advice is not None:
+            where = f"Column {j if names is None else repr(names[j])}"
+            warnings.warn(
+                f"{where} is a category with an order, which is lost: it is read as names. {advice}",
+                UserWarning,
+                stacklevel=2,
+            )
+            return
+
+
+def warn_of_strings(columns: Sequence[Array], kinds: str, names: Sequence[Any] | None) -> None:
+    """Warn of the first column whose strings nearly all differ, or are texts: as names they match nothing later."""
+    for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if kind != ColumnKind.NAMES or column.dtype.kind not in "OUT":
+            continue
+        what = _describe_strings(column)
+        if what is not None:
+            where = f"Column {j if names is None else repr(names[j])}"
+            warnings.warn(
+                f"{where} holds {what}; as names, almost none of them will match later. Leave the column out if "
+                "these are ids. Of texts, make columns first, for example with TfidfVectorizer, or learn them with "
+                "fit_stream.",
+                UserWarning,
+                stacklevel=2,
+            )
+            return
+
+
+def _describe_strings(column: Array) -> str | None:
+    """Return what the strings of a column are if they are no names; None otherwise."""
+    strings = [value for value in column.tolist() if isinstance(value, str) and value != MISSING]
+    if len(strings) < max(_MANY_ROWS, len(column) / 2):
+        return None
+    n_distinct = len(set(strings))
+    if n_distinct >= _UNIQUE_SHARE * len(strings):
+        return "strings that nearly all differ"
+    if n_distinct < _TEXT_SHARE * len(strings):
+        return None
+    n_words = sum(len(text.split()) for text in strings)
+    return "long texts" if n_words >= _TEXT_WORDS * len(strings) else None
