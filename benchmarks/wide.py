@@ -125,7 +125,7 @@ def make_learner(name: str, *, is_sparse: bool, are_numbers: bool) -> Any:
 def measure(set_name: str, learner_name: str) -> dict[str, float]:
     """Fit one learner to one table, in this process."""
     warnings.simplefilter("ignore")
-    X, y = SETS[set_name]()
+    X, y = SETS[set_name]()  # type: ignore[no-untyped-call]
     are_numbers = set_name.startswith("numbers")
     split = train_test_split(X, y, test_size=0.5, random_state=0, stratify=None if are_numbers else y)
     learned, asked, targets, truths = split

@@ -105,7 +105,7 @@ def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypa
         assert go.wait(patience(60))
         return choose_beside_edits(model)
 
-    monkeypatch.setattr(writing, "chosen_quickly", slow)
+    monkeypatch.setattr(writing, "choose_beside_edits", slow)
     with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
         model = host.create("t", "m", {"columns": 3, "seed": 5})
         done(model, Edit("1", "learn", X[:200], y[:200]))
@@ -141,7 +141,7 @@ def test_a_choice_that_a_refit_has_overtaken_is_dropped(tmp_path: Path, monkeypa
         assert go.wait(patience(60))
         return choose_beside_edits(model)
 
-    monkeypatch.setattr(writing, "chosen_quickly", slow)
+    monkeypatch.setattr(writing, "choose_beside_edits", slow)
     with Host(tmp_path) as host:
         model = host.create("t", "m", {"columns": 3, "seed": 5})
         done(model, Edit("1", "learn", X, y))
@@ -168,7 +168,7 @@ def test_a_choice_that_fails_loses_no_edit(tmp_path: Path, monkeypatch: pytest.M
         tried.append(int(model.memory_.label_counts.sum()))
         raise FloatingPointError
 
-    monkeypatch.setattr(writing, "chosen_quickly", fail)
+    monkeypatch.setattr(writing, "choose_beside_edits", fail)
     with Host(tmp_path) as host:
         model = host.create("t", "m", {"columns": 3})
         for n in range(5):

@@ -62,7 +62,7 @@ def test_tables_are_sent_and_a_customer_is_erased(tmp_path: Path) -> None:
             done = runner.invoke(app, erase)
             assert done.exit_code == 0, done.output
             assert "The subject is erased, request request-17, version 7." in done.stdout  # that of the refit
-        signed = SignedReceipt.decoded(receipt.read_bytes().removesuffix(b"\n"))
+        signed = SignedReceipt.decode(receipt.read_bytes().removesuffix(b"\n"))
         assert signed.verify(public)
         assert (signed.receipt.request, signed.receipt.rows) == ("request-17", 833)
         assert client.describe("orders")["examples"] == 2500 - 833
@@ -127,7 +127,7 @@ def test_cases_of_a_log_are_sent_as_documents(tmp_path: Path) -> None:
             refused = runner.invoke(app, [*send, *wrong])
             assert (refused.exit_code, told in refused.stderr.replace("\n", " ")) == (code, True), refused.output
         found = client.forget_subject("shop", "c1")
-        assert SignedReceipt.decoded(found.receipt.encode()).receipt.rows == 30
+        assert SignedReceipt.decode(found.receipt.encode()).receipt.rows == 30
 
 
 def test_a_served_model_is_not_changed_behind_the_back_of_its_log(tmp_path: Path) -> None:

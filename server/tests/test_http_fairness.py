@@ -156,7 +156,7 @@ def test_a_question_stops_between_two_blocks(ready: ReadyVersion, monkeypatch: p
         stop.now()
         return {}
 
-    monkeypatch.setattr(ReadyVersion, "_explained", explained)
+    monkeypatch.setattr(ReadyVersion, "_explain_row", explained)
     question = KINDS["explain"].read(json.dumps({"rows": [["a0", "b0"]] * 5}).encode(), "m", Limits())
     with pytest.raises(Stopped):
         ready.explain(question, Limits(), stop)

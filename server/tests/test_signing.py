@@ -42,7 +42,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def signed(model: ServedModel, edit: Edit) -> SignedReceipt:
-    return SignedReceipt.decoded(done(model, edit).receipt.encode())
+    return SignedReceipt.decode(done(model, edit).receipt.encode())
 
 
 def forget(op: str, *places: int, subjects: list[str] | None = None, receipt: bool = True) -> Edit:
@@ -118,7 +118,7 @@ def test_a_repeated_edit_has_the_same_receipt(hosts: Callable[..., Host], keys: 
         assert done(copy, forget("f", 3, subjects=subjects)) == again
         assert (
             signed(copy, forget("g", 5, subjects=subjects)).receipt.previous
-            == SignedReceipt.decoded(answer.receipt.encode()).hash
+            == SignedReceipt.decode(answer.receipt.encode()).hash
         )
 
 
@@ -153,7 +153,7 @@ def test_receipts_of_edits_and_erasures_are_one_chain(hosts: Callable[..., Host]
     answers = [model.edit(edit) for edit in edits]
     wait(answers)
     assert wait_until(lambda: all(_receipt(model, edit) for edit in edits), 60)
-    found = [SignedReceipt.decoded(_receipt(model, edit).encode()) for edit in edits]
+    found = [SignedReceipt.decode(_receipt(model, edit).encode()) for edit in edits]
     follows = {one.receipt.previous: one for one in found}
     chain = [follows[None]]
     while chain[-1].hash in follows:
@@ -215,7 +215,7 @@ def test_a_commit_in_doubt_issues_one_receipt(tmp_path: Path, keys: Path, monkey
             done(model, forget("f", 0))
         answer = done(model, forget("f", 0))
         assert answer.status == ("repeated" if written else "applied")
-        first = SignedReceipt.decoded(answer.receipt.encode())
+        first = SignedReceipt.decode(answer.receipt.encode())
         assert first.receipt.previous is None
         assert first.receipt.digest_after == model.describe(digest=True)["digest"]
         assert signed(model, forget("g", 1)).receipt.previous == first.hash

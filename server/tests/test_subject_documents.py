@@ -149,6 +149,6 @@ def test_over_http_with_the_client(tmp_path: Path, keys: Path) -> None:
             client.learn("shop", [["a", "b", "c"]], ["d"], subjects=["ann"])
         assert client.predict("shop", [["pen"]]) == ["ink"]
         found = client.forget_subject("shop", "ann")
-        assert SignedReceipt.decoded(found.receipt.encode()).receipt.rows == 4
+        assert SignedReceipt.decode(found.receipt.encode()).receipt.rows == 4
         assert client.describe("shop")["examples"] == 2
         assert client.predict("shop", [["tea"]], min_version=found.version)[0] in ("pen", "ink")

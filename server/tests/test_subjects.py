@@ -657,7 +657,7 @@ def test_over_http_with_the_client(tmp_path: Path, keys: Path) -> None:
         assert (refused.value.status, refused.value.code) == (422, "malformed")
         found = client.forget_subject("m", "ann", op="e")
         assert (found.version, found.status, found.state) == (5, "applied", "erased")  # the refit is the fifth edit
-        signed = SignedReceipt.decoded(found.receipt.encode())
+        signed = SignedReceipt.decode(found.receipt.encode())
         assert signed.verify(read_keys(keys).public_key)
         assert signed.receipt.rows == 2
         assert client.describe("m")["digest"] == signed.receipt.digest_after

@@ -12,7 +12,7 @@ import pytest
 
 from hammemo.receipts import keys as key_files
 from hammemo.receipts.backup_keys import BackupKey
-from hammemo.receipts.erasure_records import add_records, needed_records, read_records, records_path
+from hammemo.receipts.erasure_records import add_records, read_records, records_path, select_needed
 from hammemo.receipts.keys import change_keys, drop_unneeded_records, new_key_file, read_keys
 from hammemo_server.store.vault import Vault
 
@@ -99,7 +99,7 @@ def test_a_record_is_kept_until_every_backup_holds_the_erasure(tmp_path: Path) -
         return replace(BackupKey.new(1, vault.model, database or vault.database), position=position)
 
     def needed(*backups: BackupKey) -> list[int]:
-        return [one.position for one in needed_records(listed, backups)]
+        return [one.position for one in select_needed(listed, backups)]
 
     assert needed() == [5, 9]
     assert needed(backup(7)) == [9]
@@ -107,7 +107,7 @@ def test_a_record_is_kept_until_every_backup_holds_the_erasure(tmp_path: Path) -
     assert needed(backup(9), backup(None)) == [5, 9]  # one that is being written
     assert needed(backup(9), backup(20, "another")) == [5, 9]
     again = [replace(one, database="another", position=12) for one in listed]
-    assert needed_records([*listed, *again], [backup(9), backup(20, "another")]) == []
+    assert select_needed([*listed, *again], [backup(9), backup(20, "another")]) == []
     name = "m-1"
     vault.new_backup(name, 1)
     vault.finish_backup(name, 7)

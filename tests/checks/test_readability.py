@@ -70,6 +70,7 @@ ACCEPTED = {
     "a splat of a parameter": "def f(*sizes):\n    return area(*sizes)",
     "a splat of a list that grows": "def f():\n    sizes = [1]\n    sizes.append(2)\n    return area(*sizes)",
     "a splat of another function's tuple": "def f():\n    b = (1, 2)\n    def g(b):\n        return area(*b)",
+    "any number of values": "def list_columns(columns, label, weight):\n    return (*columns, label, weight)",
     "a pair": "def split(rows) -> tuple[int, int]:\n    return 1, 2",
     "a tuple of any length": "def split(rows) -> tuple[int, ...]:\n    return cut()",
     "a tuple of three inside": "def outer():\n    class A:\n        def __reduce__(self):\n            return 1, 2, 3",

@@ -113,7 +113,7 @@ def test_counts_proven_but_not_refitted(shop: Path) -> None:
     assert "Proven" in run("verify", "shop.model", *CHECKED, "--rows", "rest.csv").stdout
     first, second = ReceiptFile("receipts").read()
     assert (second.receipt.rows, second.receipt.previous) == (0, first.hash)
-    (shop / "receipts").write_bytes(second.encoded() + b"\n")
+    (shop / "receipts").write_bytes(second.encode() + b"\n")
     assert "the receipts before line 1 of receipts" in run("verify", "shop.model", *CHECKED).stdout
 
 

@@ -436,7 +436,7 @@ def test_a_lost_slot_is_repaired(table: Callable[..., FollowedTable]) -> None:
     one = table()
     one.create()
     one.once()
-    slot = Position.decoded(str(load(one.path).position_)).slot
+    slot = Position.decode(str(load(one.path).position_)).slot
     one.sql(f"select pg_drop_replication_slot('{slot}')", "delete from {} where id < 20")
     one.fill(101, 105)
     [told] = one.once()
@@ -475,11 +475,11 @@ def test_the_log_of_other_tables_is_let_go(table: Callable[..., FollowedTable], 
     one.once()
     monkeypatch.setattr(following_module, "_IDLE_BYTES", 1000)
     one.sql("create table {}_other as select generate_series(1, 1000)")
-    before = Position.decoded(str(load(one.path).position_)).lsn
+    before = Position.decode(str(load(one.path).position_)).lsn
     with following(one.follower()) as follower:
         follower.run(once=True)
         assert follower.status()["behind_bytes"] < 1000
-    assert Position.decoded(str(load(one.path).position_)).lsn > before
+    assert Position.decode(str(load(one.path).position_)).lsn > before
     assert one.is_equal()
     one.sql("drop table {}_other")
 
@@ -516,14 +516,14 @@ def test_a_model_that_does_not_keep_its_rows_is_refitted_to_the_table(table: Cal
     one.create(rows=300)
     with following(one.follower()) as follower:
         follower._open()
-        rows = follower._columns.joined(follower.source.rows(follower._columns))
+        rows = follower._columns.join(follower.source.rows(follower._columns))
     save(MemoryClassifier(keep="digests").fit(*rows[:2]), one.path)
     assert one.events() == ["checked"]  # a model that was fitted before begins to follow
     one.sql("delete from {} where id < 30")
     assert one.events() == ["changed", "checked", "refitted"]
     with following(one.follower()) as follower:
         follower._open()
-        rows = follower._columns.joined(follower.source.rows(follower._columns))
+        rows = follower._columns.join(follower.source.rows(follower._columns))
     assert load(one.path).digest() == MemoryClassifier(keep="digests").fit(*rows[:2]).digest()
 
 

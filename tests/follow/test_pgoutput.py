@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo.follow.changes import added_up
+from hammemo.follow.changes import add_up
 from hammemo.follow.pgoutput import UNCHANGED, Begin, Change, Commit, Relation, Truncate, Values, decode
 from hammemo.follow.position import NeedsCheck, Position, ProtocolError, is_shown
 from hammemo.follow.values import Column, Followed
@@ -112,21 +112,21 @@ def test_transactions_are_added_up_and_those_that_are_applied_are_skipped() -> N
         Begin(101, 6), change(new="yb"), change(new="-c"), change("yb", "nb"), change("-c", "yc"), Commit(110, 2.0),
         Begin(111, 7), change("nb"), Commit(120, 3.0),
     ]  # fmt: skip
-    [part] = added_up(told, AT, FOLLOWED, rows=10)
+    [part] = add_up(told, AT, FOLLOWED, rows=10)
     assert part.net() == ([("c", "y")], [])
     assert (part.end, part.skipped, part.transactions, part.changes) == (120, 1, 2, 5)
 
 
 def test_a_large_transaction_comes_in_parts_of_which_only_the_last_is_whole() -> None:
     told: list[Message] = [Begin(101, 6), TABLE, *(change(new=f"y{i}") for i in range(25)), Commit(110, 2.0)]
-    parts = list(added_up(told, AT, FOLLOWED, rows=5))
+    parts = list(add_up(told, AT, FOLLOWED, rows=5))
     assert [(part.is_whole, len(part.counts)) for part in parts] == [(False, 10), (False, 10), (True, 5), (True, 0)]
     assert [part.end for part in parts] == [100, 100, 110, 110]
 
 
 def test_a_truncate_makes_all_before_it_void() -> None:
     told: list[Message] = [Begin(101, 6), TABLE, change(new="ya"), Truncate((7,)), change(new="yb"), Commit(110, 2.0)]
-    [part] = added_up(told, AT, FOLLOWED, rows=5)
+    [part] = add_up(told, AT, FOLLOWED, rows=5)
     assert (part.is_emptied, part.net()) == (True, ([("b", "y")], []))
 
 
@@ -137,14 +137,14 @@ def test_a_truncate_makes_all_before_it_void() -> None:
 )  # fmt: skip
 def test_rows_that_are_not_whole_ask_for_a_comparison(told: Change) -> None:
     with pytest.raises(NeedsCheck):
-        list(added_up([Begin(101, 6), TABLE, told], AT, FOLLOWED, rows=5))
+        list(add_up([Begin(101, 6), TABLE, told], AT, FOLLOWED, rows=5))
 
 
 def test_what_no_server_sends_is_refused() -> None:
     wrong: list[list[Message]] = [[Begin(101, 6), change(new="ya")], [Commit(5, 1.0)]]
     for told in wrong:
         with pytest.raises(ProtocolError):
-            list(added_up(told, AT, FOLLOWED, rows=5))
+            list(add_up(told, AT, FOLLOWED, rows=5))
 
 
 @given(st.integers(3, 2**40), st.sets(st.integers(0, 20)), st.integers(-30, 30))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,7 @@ def test_a_notebook_shows_the_report_and_dir_computes_nothing(monkeypatch: pytes
     asked = []
     share = number_report._share_r2
 
-    def noted(state: object) -> object:
+    def noted(state: Any) -> Any:
         asked.append(state)
         return share(state)
 

@@ -31,7 +31,7 @@ def make_table(n_rows: int, share: float, seed: int = 0) -> np.ndarray:
 
 def make_targets(model: Any, X: np.ndarray) -> np.ndarray:
     sums = np.nan_to_num(X[:, :3]).sum(axis=1)
-    return (sums > 0).astype(int) if model is MemoryClassifier else sums
+    return np.asarray((sums > 0).astype(int) if model is MemoryClassifier else sums)
 
 
 def forms_of(X: np.ndarray) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def test_refit_after_any_history_is_a_fit(model: Any, data: st.DataObject) -> No
     share = data.draw(st.sampled_from([0.05, 1.0]))
     X = make_table(60, share, seed=data.draw(st.integers(0, 100)))
     y = make_targets(model, X)
-    forms = [lambda rows: rows, sparse.csr_matrix, sparse.csc_array]
+    forms: list[Any] = [lambda rows: rows, sparse.csr_matrix, sparse.csc_array]
     left = list(range(30))
     learner = model(random_state=0).fit(X[:30], y[:30])
     for _ in range(data.draw(st.integers(1, 5))):
@@ -123,7 +123,7 @@ def test_files_and_compiled_models_answer_alike(model: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize("model", MODELS)
 def test_sparse_rows_are_never_made_dense(model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     m, n = 60, 20_000
-    X = sparse.random(m, n, density=0.002, random_state=0, format="lil")
+    X: Any = sparse.random(m, n, density=0.002, random_state=0, format="lil")
     X[:, 5] = np.arange(m).reshape(-1, 1) % 2
     X = X.tocsr()
     y = np.arange(m) % 2

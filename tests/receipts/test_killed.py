@@ -28,7 +28,7 @@ def forget_one_by_one(folder: Path) -> None:
     while True:
         with file.locked():
             model = load(path)
-            last = file.settled(model.digest(), keys)
+            last = file.settle(model.digest(), keys)
             number = N - int(model.memory_.label_counts.sum())
             assert number == (0 if last is None else int(last.receipt.request) + 1)
             with recorded(model, keys, str(number), previous=last) as record:
@@ -49,7 +49,7 @@ def test_a_killed_process_loses_no_receipt(tmp_path: Path) -> None:
         child.wait()
         model = load(tmp_path / "a.model")
         with file.locked():
-            last = file.settled(model.digest(), keys)
+            last = file.settle(model.digest(), keys)
         assert last is not None
         receipts = file.read()
         assert check_receipts(receipts, model.digest(), keys.public_key) == last

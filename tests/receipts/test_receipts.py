@@ -31,7 +31,7 @@ from hammemo.receipts import (
     read_keys,
     recorded,
 )
-from hammemo.receipts.receipt import Receipt, keyed_digest
+from hammemo.receipts.receipt import Receipt, hash_digest
 from hammemo.receipts.strict_json import canonical
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_a_receipt_says_what_was_done() -> None:
     assert (receipt.layout_refitted, receipt.weights_refitted, receipt.previous) == (True, True, None)
     assert receipt.parts_after == clf.digest(parts=True)
     assert receipt.digest_after == clf.digest()
-    assert receipt.digest_before == keyed_digest(KEYS, before) != before
+    assert receipt.digest_before == hash_digest(KEYS, before) != before
     assert set(receipt.libraries) == {"hammemo", "numpy", "scipy", "scikit-learn", "python"}
     assert record.signed.verify()
     assert record.signed.verify(KEYS.public_key)
@@ -137,8 +137,8 @@ def test_numbers_and_digests_give_receipts() -> None:
             clf.forget(X[:30], y[:30]).refit()
         assert record.signed.receipt.digest_after == clf.digest()
         assert record.signed.receipt.rows == 30
-        assert repr(X[0, 0]) not in record.signed.encoded().decode()
-        assert b"secret" not in record.signed.encoded()
+        assert repr(X[0, 0]) not in record.signed.encode().decode()
+        assert b"secret" not in record.signed.encode()
 
 
 def test_documents_give_receipts() -> None:
@@ -149,12 +149,12 @@ def test_documents_give_receipts() -> None:
     receipt = record.signed.receipt
     assert (receipt.rows, receipt.labels, receipt.layout_refitted) == (3, 0, True)
     assert receipt.digest_after == MemoryClassifier().fit_stream(visits[1:], h=3, short="pad").digest()
-    assert b"secret" not in record.signed.encoded()
+    assert b"secret" not in record.signed.encode()
 
 
 def test_rows_and_labels_never_appear(signed: SignedReceipt) -> None:
-    assert b"secret" not in signed.encoded()
-    assert b"label-" not in signed.encoded()
+    assert b"secret" not in signed.encode()
+    assert b"label-" not in signed.encode()
 
 
 def test_a_block_that_fails_gives_no_receipt() -> None:
@@ -243,30 +243,30 @@ def test_an_id_is_a_line_of_text_and_refused_before_the_model_changes(request_id
 
 
 def test_no_byte_of_a_receipt_can_be_changed(signed: SignedReceipt) -> None:
-    line, rng = signed.encoded(), random.Random(0)
-    assert SignedReceipt.decoded(line) == signed
+    line, rng = signed.encode(), random.Random(0)
+    assert SignedReceipt.decode(line) == signed
     for place in range(len(line)):
         changed = bytearray(line)
         changed[place] ^= 1 << rng.randrange(8)
         try:
-            found = SignedReceipt.decoded(bytes(changed))
+            found = SignedReceipt.decode(bytes(changed))
         except ValueError as error:
             assert str(error)  # noqa: PT017
         else:
             assert not found.verify(signed.public_key), place
     for cut in range(0, len(line), 37):
         with pytest.raises(ValueError, match="not JSON"):
-            SignedReceipt.decoded(line[:cut])
+            SignedReceipt.decode(line[:cut])
 
 
 def test_another_text_of_the_same_receipt_is_refused(signed: SignedReceipt) -> None:
-    held = json.loads(signed.encoded())
-    for text in (json.dumps(held), json.dumps(held, indent=1), signed.encoded().decode() + " "):
+    held = json.loads(signed.encode())
+    for text in (json.dumps(held), json.dumps(held, indent=1), signed.encode().decode() + " "):
         with pytest.raises(ValueError, match="canonical form"):
-            SignedReceipt.decoded(text.encode())
-    twice = signed.encoded().replace(b'{"public_key"', b'{"public_key":"","public_key"', 1)
+            SignedReceipt.decode(text.encode())
+    twice = signed.encode().replace(b'{"public_key"', b'{"public_key":"","public_key"', 1)
     with pytest.raises(ValueError, match="canonical form"):
-        SignedReceipt.decoded(twice)
+        SignedReceipt.decode(twice)
 
 
 ODD: list[Any] = [
@@ -305,16 +305,16 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def test_every_other_value_is_refused_with_a_sentence_or_not_signed(signed: SignedReceipt) -> None:
-    held = json.loads(signed.encoded())
+    held = json.loads(signed.encode())
     tried = 0
     for path in places(held):
         for odd in ODD:
             mutant = canonical(replaced(held, path, odd))
-            if mutant == signed.encoded():
+            if mutant == signed.encode():
                 continue
             tried += 1
             try:
-                found = SignedReceipt.decoded(mutant)
+                found = SignedReceipt.decode(mutant)
             except ValueError as error:
                 assert len(str(error)) > 10  # noqa: PT017
             else:
@@ -323,25 +323,25 @@ def test_every_other_value_is_refused_with_a_sentence_or_not_signed(signed: Sign
 
 
 def test_missing_and_additional_entries_are_refused(signed: SignedReceipt) -> None:
-    held = json.loads(signed.encoded())
+    held = json.loads(signed.encode())
     for path in places(held):
         inside = held
         for name in path:
             inside = inside[name]
         if isinstance(inside, dict) and path[-1:] != ("libraries",):
             with pytest.raises(ValueError, match="does not have the entries"):
-                SignedReceipt.decoded(canonical(replaced(held, path, inside | {"more": 1})))
+                SignedReceipt.decode(canonical(replaced(held, path, inside | {"more": 1})))
             for name in inside:
                 fewer = {other: value for other, value in inside.items() if other != name}
                 with pytest.raises(ValueError, match="does not have the entries"):
-                    SignedReceipt.decoded(canonical(replaced(held, path, fewer)))
+                    SignedReceipt.decode(canonical(replaced(held, path, fewer)))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_with_a_sentence(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        SignedReceipt.decoded(text)
+        SignedReceipt.decode(text)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_any_bytes_are_refused_with_a_sentence(text: bytes) -> None:
 )
 def test_texts_that_are_made_to_hurt_are_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"not JSON|more than"):
-        SignedReceipt.decoded(text)
+        SignedReceipt.decode(text)
 
 
 def test_what_could_not_be_read_again_is_not_signed(signed: SignedReceipt) -> None:
@@ -420,10 +420,10 @@ def test_a_process_that_is_killed_loses_no_receipt_and_leaves_no_false_one(
             patch.setattr(file, "_append", lambda signed: (append(signed), (_ for _ in ()).throw(Killed))[0])
         with pytest.raises(Killed):
             file.add(record.signed, write_model)
-    last = ReceiptFile(file.path).settled(model[0], KEYS)
+    last = ReceiptFile(file.path).settle(model[0], KEYS)
     assert last == (None if when == "before the model" else record.signed)
     assert [path.name for path in tmp_path.iterdir()] == ([] if last is None else ["receipts.jsonl"])
-    assert file.settled(model[0], KEYS) == last
+    assert file.settle(model[0], KEYS) == last
 
 
 def test_a_receipt_that_waits_for_another_model_is_not_dropped(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_receipt_that_waits_for_another_model_is_not_dropped(tmp_path: Path) -
     with pytest.raises(Killed):
         file.add(one_receipt(), lambda: (_ for _ in ()).throw(Killed))
     with pytest.raises(ValueError, match="waits for another model"):
-        file.settled("0" * 64, KEYS)
+        file.settle("0" * 64, KEYS)
     assert (tmp_path / "receipts.jsonl.pending").exists()
 
 
@@ -474,7 +474,7 @@ def test_a_change_that_fails_leaves_the_keys(tmp_path: Path) -> None:
 def test_every_damaged_key_file_is_refused_and_no_secret_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     keys = Keys.new().with_key("bucket 1", NamedKey.new())
-    text, rng, secret = keys.encoded(), random.Random(0), keys.signing.hex()
+    text, rng, secret = keys.encode(), random.Random(0), keys.signing.hex()
     path.write_bytes(text)
     path.chmod(0o600)
     assert read_keys(path) == keys
@@ -495,9 +495,9 @@ def test_every_damaged_key_file_is_refused_and_no_secret_is_shown(tmp_path: Path
 
 def test_a_keyed_digest_confirms_no_guess() -> None:
     digest = "0" * 64
-    assert keyed_digest(KEYS, digest) == keyed_digest(KEYS, digest)
-    assert keyed_digest(KEYS, digest) != keyed_digest(Keys.new(), digest)
-    assert KEYS.keyed(b"a", b"one") != KEYS.keyed(b"a", b"two")
+    assert hash_digest(KEYS, digest) == hash_digest(KEYS, digest)
+    assert hash_digest(KEYS, digest) != hash_digest(Keys.new(), digest)
+    assert KEYS.hash_with_key(b"a", b"one") != KEYS.hash_with_key(b"a", b"two")
 
 
 def test_without_cryptography_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,8 @@ class FollowedTable:
         """Return a new fit of the table's rows."""
         with following(self.follower()) as follower:
             follower._open()
-            table = follower._columns.joined(follower.source.rows(follower._columns))
-        return first_model(follower._columns, table[:2]) if len(table[1]) else None
+            table = follower._columns.join(follower.source.rows(follower._columns))
+        return first_model(follower._columns, table) if len(table.labels) else None
 
     def is_equal(self) -> bool:
         """Return whether the model, refitted, is a new fit of the table, to the byte."""

@@ -64,7 +64,7 @@ def erased(model: ServedModel, op: str) -> SignedReceipt:
     assert wait_until(is_erased, 60)
     found = model.erasure(op)
     assert found is not None
-    return SignedReceipt.decoded(found.receipt)
+    return SignedReceipt.decode(found.receipt)
 
 
 def fail_next_commit(monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:

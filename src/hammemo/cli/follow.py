@@ -67,11 +67,11 @@ class TargetOptions(SignedRefits):
         if self.receipt is not None:
             check_writable(self.receipt, "--receipt")
         if self.model is None:
-            from hammemo.follow.served import served_model
+            from hammemo.follow.served import connect_to_model
 
             assert self.server is not None
             assert self.name is not None
-            return served_model(self.server, self.name, self.receipt)
+            return connect_to_model(self.server, self.name, self.receipt)
         from hammemo.follow.targets import FileTarget
 
         if self.subject is not None:
@@ -127,7 +127,7 @@ def follow_table(
     is_target = table.target is not None
     given = FollowOptions(table.predicted, columns, table.where, target.subject, *seconds, is_target=is_target)
     with target.opened() as opened:
-        follower = Follower(address, table.table, opened, given, tell, table.publication)
+        follower = Follower(address, table.table, opened, given, tell, publication=table.publication)
         with closing(follower.source):
             if status:
                 _show_status(follower, as_json=as_json)

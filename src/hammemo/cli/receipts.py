@@ -109,7 +109,7 @@ class SignedReceiptFiles(ReceiptFiles):
         from hammemo.receipts import Moment
 
         self._before = Moment.of(opened.as_written(self._change.model))
-        last = self._file.settled(self._before.digest, self._keys)
+        last = self._file.settle(self._before.digest, self._keys)
         self._previous = None if last is None else last.hash
         if last is None or all(signed.receipt.request != self._request for signed in self._file.read()):
             return False
@@ -136,7 +136,9 @@ class SignedReceiptFiles(ReceiptFiles):
         from hammemo.receipts import Moment
 
         after = Moment.of(opened.as_written(self._change.model))
-        signed = after.receipt_since(self._before, self._forgotten, self._request, self._previous, learnt=learnt)
+        signed = after.receipt_since(
+            self._before, self._forgotten, self._request, previous=self._previous, learnt=learnt
+        )
         self._file.add(signed, lambda: super(SignedReceiptFiles, self).write(opened))
         self._say(signed)
 

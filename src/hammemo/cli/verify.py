@@ -94,7 +94,7 @@ def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: Signed
     """Compare the model with one of the remaining rows; both without the names of columns, by which rows are read."""
     from hammemo.cli.batches import declared
     from hammemo.receipts import check_documents, check_rows
-    from hammemo.receipts.verifying import Result, made_elsewhere
+    from hammemo.receipts.verifying import Result, compare_origin
     from hammemo.sources.schemas import SequenceSchema
 
     schema, files = read.changed(opened.rows_schema, given.label), given.rows or []
@@ -105,7 +105,7 @@ def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: Signed
         check = check_documents(opened.model, [tokens for _, tokens in named], classes, cases)
     else:
         check = check_rows(opened.model, ((batch.X, batch.y) for batch in schema.examples(files, read.file_format)))
-    sentence, elsewhere = check.sentence, "" if signed is None else made_elsewhere(signed.receipt)
+    sentence, elsewhere = check.sentence, "" if signed is None else compare_origin(signed.receipt)
     if elsewhere and check.result is not Result.PROVEN:
         sentence += f" The model was made elsewhere, and the last bits of weights may differ: {elsewhere}."
     problem = {Result.COUNTS: _NOT_REFITTED, Result.REFUTED: "does not hold just the rows that should remain"}

@@ -1,4 +1,4 @@
-"""Add up messages of the log: a row that came and went in a part is neither learnt nor forgotten."""
+"""Add up messages of the log: a row that came and went is neither learned nor forgotten."""
 
 from __future__ import annotations
 
@@ -55,53 +55,66 @@ class LogPart:
 
     def net(self) -> tuple[list[Row], list[Row]]:
         """Return the rows to learn and the rows to forget."""
-        counts = self.counts.items()
-        return [row for row, n in counts for _ in range(n)], [row for row, n in counts for _ in range(-n)]
+        learn = [row for row, times in self.counts.items() for _ in range(times)]
+        forget = [row for row, times in self.counts.items() for _ in range(-times)]
+        return learn, forget
 
 
-def added_up(messages: Iterable[Message], position: Position, followed: Followed, rows: int) -> Iterator[LogPart]:
-    """Yield what messages say of a table, without transactions that are applied already; the last part may be empty.
+def add_up(
+    messages: Iterable[Message], position: Position, followed: Followed, rows: int
+) -> Iterator[LogPart]:
+    """Yield what messages say of a table, without transactions that are applied already.
 
-    A part ends with a transaction once it has `rows` distinct rows. A transaction of more than twice as many is cut.
+    A part ends with a transaction once it has `rows` distinct rows. A transaction of more than
+    twice as many is cut. The last part may be empty.
     """
-    part, places, is_skipped, is_open = LogPart(end=position.lsn), dict[int, list[int]](), True, False
+    part = LogPart(end=position.lsn)
+    places = dict[int, list[int]]()
+    """Where the followed columns are in the rows of each table that was described."""
+    is_skipped = True
+    is_open = False
     label = len(followed.columns)
     for message in messages:
-        if isinstance(message, Change):
-            if is_skipped:
-                continue
+        if isinstance(message, Begin):
+            is_skipped = position.is_applied(message.xid, message.commit)
+            is_open = True
+        elif isinstance(message, Relation):
+            places[message.oid] = followed.places(message)
+        elif isinstance(message, Change) and not is_skipped:
             if message.relation not in places:
-                raise ProtocolError("A change in PostgreSQL's log names a table that was not described before.")
+                raise ProtocolError(
+                    "A change in PostgreSQL's log names a table that was not described before."
+                )
             _add(part, message, places[message.relation], label)
             if len(part.counts) >= 2 * rows:
                 part.is_whole = False
                 yield part
                 part = LogPart(end=part.end)
-        elif isinstance(message, Begin):
-            is_skipped, is_open = position.is_applied(message.xid, message.commit), True
-        elif isinstance(message, Commit):
-            if not is_open:
-                raise ProtocolError("A transaction in PostgreSQL's log ends that did not begin.")
-            part.end, is_open = message.end, False
-            part.skipped += is_skipped
-            if not is_skipped:
-                part.transactions, part.time = part.transactions + 1, message.time
-            if len(part.counts) >= rows:
-                yield part
-                part = LogPart(end=part.end)
-        elif isinstance(message, Relation):
-            places[message.oid] = followed.places(message)
         elif isinstance(message, Truncate) and not is_skipped:
             part.truncate()
             part.changes += 1
+        elif isinstance(message, Commit):
+            if not is_open:
+                raise ProtocolError("A transaction in PostgreSQL's log ends that did not begin.")
+            is_open = False
+            part.end = message.end
+            if is_skipped:
+                part.skipped += 1
+            else:
+                part.transactions += 1
+                part.time = message.time
+            if len(part.counts) >= rows:
+                yield part
+                part = LogPart(end=part.end)
     yield part
 
 
 def _add(part: LogPart, change: Change, places: list[int], label: int) -> None:
-    """Add a change; a row without a label is not learnt."""
+    """Add a change; a row without a label is not learned."""
     part.changes += 1
     rows = []
-    if change.old is not None or change.new is None or change.is_update:  # refused where the old row is not known
+    # `old_row` refuses a deletion or an update whose old row is not in the log
+    if change.old is not None or change.new is None or change.is_update:
         rows.append((old_row(change, places), -1))
     if change.new is not None:
         rows.append((new_row(change, places), 1))

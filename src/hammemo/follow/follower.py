@@ -1,13 +1,14 @@
-"""Keep a model equal to a table: read whole transactions from the log, apply them, store them with the position.
+"""Keep a model equal to a table: apply its whole transactions, and store them with the position.
 
-1. Peek at the log. Transactions that the model holds already are skipped: by their place in the log, or because the
-   snapshot in which the whole table was read shows them.
+1. Peek at the log. Transactions that the model holds already are skipped: by their place in the
+   log, or because the snapshot in which the whole table was read shows them.
 2. Add up the rest. The model forgets and learns it in one step, together with the position.
-3. Only then let PostgreSQL delete that part of its log. After a crash at any moment, the same transactions come again,
-   and those that are stored are skipped.
+3. Only then let PostgreSQL delete that part of its log. After a crash at any moment, the same
+   transactions come again, and those that are stored are skipped.
 
-Some changes send no message, such as a dropped partition or ``ALTER … USING``. Whenever the table's files or columns
-change, when the slot was lost, and every day, the whole table is compared with the model in one snapshot (`check`).
+Some changes send no message, such as a dropped partition or ``ALTER … USING``. Whenever the
+table's files or columns change, when the slot was lost, and every day, the whole table is
+compared with the model in one snapshot (`check`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo._lazy import needed
-from hammemo.follow.changes import LogPart, added_up
+from hammemo.follow.changes import LogPart, add_up
 from hammemo.follow.position import FollowError, NeedsCheck, Position, lsn_text
-from hammemo.follow.source import FollowedSource, Messages, slot_name, told_error, told_errors
+from hammemo.follow.source import FollowedSource, Messages, plain_error, plain_errors, slot_name
 from hammemo.follow.values import Followed, Frame, Row, column_error
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):
@@ -61,7 +62,8 @@ class FollowOptions:
     refit_after : float
         Seconds after a deletion until the model is refitted.
     check_every : float
-        Seconds between two comparisons with the whole table; with 0, only a change of the schema makes one.
+        Seconds between two comparisons with the whole table; with 0, only a change of the
+        schema makes one.
     check_timeout : float
         Seconds after which PostgreSQL ends a comparison.
     pause : float
@@ -102,24 +104,29 @@ class Follower:
         target: Target,
         options: FollowOptions,
         tell: Tell,
+        *,
         publication: str | None = None,
     ) -> None:
-        self._target, self._options, self._tell = target, options, tell
+        self._target = target
+        self._options = options
+        self._tell = tell
         self._position = target.position()
         slot = self._position.slot if self._position else slot_name(table, target.name)
         self.source = FollowedSource(address, table, slot, publication)
         self._followed: Followed | None = None
         self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
-        self._seen = self._held_bytes = 0
+        self._seen = 0
+        self._held_bytes = 0
         self._stopped_check = 0.0
 
     # Running
 
-    @told_errors()
+    @plain_errors()
     def run(self, *, once: bool = False) -> None:
         """Follow until the process ends; with `once`, up to the end of the log as it is now.
 
-        If the connection is lost, it is opened again, after a pause that grows; with `once` that is an error.
+        If the connection is lost, it is opened again, after a pause that grows; with `once`
+        that is an error.
         """
         wait = 1.0
         while True:
@@ -134,37 +141,53 @@ class Follower:
             except psycopg.OperationalError as error:
                 if once:
                     raise
-                reason = told_error(error)
-                self._tell(f"{reason} Trying again in {wait:g} s.", {"event": "retry", "reason": str(reason)})
+                reason = plain_error(error)
+                self._tell(
+                    f"{reason} Trying again in {wait:g} s.",
+                    {"event": "retry", "reason": str(reason)},
+                )
                 self.source.close()
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT)
                 self._reload()
 
     def start(self) -> None:
-        """Open the table, its publication and its slot; fit the first model, or repair one whose slot was lost."""
+        """Open the table, its publication and its slot.
+
+        Fit the first model, or repair one whose slot was lost.
+        """
         self.source.lock()
         self._open()
         self._find_slot()
         if self.source.keeps_without_limit():
             self._tell(
-                "Warning: max_slot_wal_keep_size is not set. While this follower is stopped, PostgreSQL keeps its log "
-                "without a limit, which may fill its disk. Set it, or drop the slot before a long stop.",
+                "Warning: max_slot_wal_keep_size is not set. While this follower is stopped, "
+                "PostgreSQL keeps its log without a limit, which may fill its disk. Set it, or "
+                "drop the slot before a long stop.",
                 {"event": "warning", "setting": "max_slot_wal_keep_size"},
             )
 
     def step(self) -> float:
-        """Look at the log once, apply what is there, and refit if it is time; return the seconds of an idle look."""
-        source, options = self.source, self._options
+        """Look at the log once, apply what is there, and refit if it is time.
+
+        Return the seconds of an idle look.
+        """
+        source = self.source
+        options = self._options
         slot = self._find_slot()
         if slot > self._at.lsn:
             self.check("the slot is ahead of the model")
         elif source.layout() != self._at.layout:
             self._open()
             self.check("the files, columns or partitions of the table changed")
-        elif options.check_every and time.time() - max(self._at.checked, self._stopped_check) >= options.check_every:
+        elif (
+            options.check_every
+            and time.time() - max(self._at.checked, self._stopped_check) >= options.check_every
+        ):
             self._daily_check()
-        end, began, changed = source.end(), time.perf_counter(), True
+        end = source.end()
+        began = time.perf_counter()
+        changed = True
         if end > self._seen:
             try:
                 changed = self._read(end)
@@ -184,13 +207,16 @@ class Follower:
     def _reload(self) -> None:
         """Go back to what is stored."""
         self._target.reload()
-        self._position, self._seen = self._target.position(), 0
+        self._position = self._target.position()
+        self._seen = 0
 
     def _open(self) -> None:
         """Find the followed columns, and refuse a table that is not what the model follows."""
         options = self._options
         columns = options.columns or self._target.columns()
-        followed = self.source.open(options.label, columns, options.subject, is_target=options.is_target)
+        followed = self.source.open(
+            options.label, columns, options.subject, is_target=options.is_target
+        )
         if self._followed is not None:
             for before, now in zip(self._followed.all, followed.all, strict=True):
                 if before != now:
@@ -198,8 +224,9 @@ class Follower:
         if self._position is not None and self._position.table != followed.hash:
             shown = ", ".join(column.name for column in followed.all)
             raise FollowError(
-                f"{followed.table} ({shown}) is not what the model follows: a column has another type, or the options "
-                "differ from those of the first start. Change that back, or follow the table with a new model."
+                f"{followed.table} ({shown}) is not what the model follows: a column has another "
+                "type, or the options differ from those of the first start. Change that back, or "
+                "follow the table with a new model."
             )
         self._followed = followed
         self.source.publish(options.where)
@@ -210,7 +237,10 @@ class Follower:
         return self._followed
 
     def _find_slot(self) -> int:
-        """Return up to where the slot is confirmed; make one and compare the table if it is not there."""
+        """Return up to where the slot is confirmed.
+
+        Make one and compare the table if it is not there.
+        """
         slot = self.source.find_slot()
         if slot is None or slot.wal_status == "lost":
             self.source.drop_slot()
@@ -228,36 +258,55 @@ class Follower:
 
     def _read(self, until: int) -> bool:
         """Apply what the log says up to a place; return whether a row of the table changed."""
-        before, part, learnt, gone = self._at, LogPart(end=self._at.lsn), 0, 0
+        before = self._at
+        part = LogPart(end=self._at.lsn)
+        learned = 0
+        gone = 0
         messages = Messages(self.source, until, _MESSAGES)
-        for part in added_up(messages, before, self._columns, self._target.batch_rows):
-            if not part.changes and part.is_whole and not (learnt or gone):
+        for part in add_up(messages, before, self._columns, self._target.batch_rows):
+            if not part.changes and part.is_whole and not (learned or gone):
                 continue
             learn, forget = part.net()
-            learnt, gone = learnt + len(learn), gone + len(forget)
+            learned += len(learn)
+            gone += len(forget)
             if part.is_emptied:
                 gone += self._target.n_rows()
-            after = self._at.at(part.end, learnt, gone, time.time()) if part.is_whole else None
-            self._target.change(self._columns, learn, "everything" if part.is_emptied else forget, after)
+            after = None
+            if part.is_whole:
+                after = self._at.after_changes(part.end, learned, gone, now=time.time())
+            gone_rows = "everything" if part.is_emptied else forget
+            self._target.change(self._columns, learn, gone_rows, after)
             self._last.extend(learn)
             if after is not None:
                 self._position = after
-                self._tell_changes(part, learnt, gone)
-                learnt = gone = 0
-        changed = self._at != before
+                self._tell_changes(part, learned, gone)
+                learned = 0
+                gone = 0
+        has_changed = self._at != before
         self._seen = max(part.end, until) if messages.is_end else part.end
-        if not changed and (self._at.shown or self._seen - self._at.lsn >= _IDLE_BYTES) and self._seen > self._at.lsn:
-            self._position = self._at.at(self._seen)
+        # other tables were written: store the place now and then, so that their log can go
+        is_far = self._at.shown or self._seen - self._at.lsn >= _IDLE_BYTES
+        if not has_changed and is_far and self._seen > self._at.lsn:
+            self._position = self._at.after_changes(self._seen)
             self._target.change(self._columns, [], [], self._position)
         if self._at.lsn > before.lsn:
             self.source.advance(self._at.lsn)
-        return changed
+        return has_changed
 
-    def _tell_changes(self, part: LogPart, learnt: int, gone: int) -> None:
-        lsn, lag = lsn_text(part.end), round(max(0.0, time.time() - part.time), 3)
-        rows = {"learnt": learnt, "forgotten": gone, "transactions": part.transactions, "skipped": part.skipped}
-        facts = {"lsn": lsn, **rows, "lag_seconds": lag, "held_bytes": self._held_bytes}
-        self._tell(f"{lsn}: {learnt:,} rows learnt, {gone:,} forgotten.", {"event": "changed", **facts})
+    def _tell_changes(self, part: LogPart, learned: int, gone: int) -> None:
+        lsn = lsn_text(part.end)
+        lag = round(max(0.0, time.time() - part.time), 3)
+        facts = {
+            "event": "changed",
+            "lsn": lsn,
+            "learnt": learned,
+            "forgotten": gone,
+            "transactions": part.transactions,
+            "skipped": part.skipped,
+            "lag_seconds": lag,
+            "held_bytes": self._held_bytes,
+        }
+        self._tell(f"{lsn}: {learned:,} rows learnt, {gone:,} forgotten.", facts)
 
     # The whole table
 
@@ -268,8 +317,8 @@ class Follower:
         except psycopg.errors.QueryCanceled:
             self._stopped_check = time.time()
             self._tell(
-                f"The comparison took more than {self._options.check_timeout:g} s and was stopped: give it more time, "
-                "or turn it off.",
+                f"The comparison took more than {self._options.check_timeout:g} s and was "
+                "stopped: give it more time, or turn it off.",
                 {"event": "check stopped"},
             )
 
@@ -278,41 +327,70 @@ class Follower:
         slot = self.source.find_slot()
         assert slot is not None
         with self.source.snapshot(self._options.check_timeout) as moment:
-            table = self._columns.joined(self.source.rows(self._columns))
+            table = self._columns.join(self.source.rows(self._columns))
         before = self._position or Position(self.source.slot, 0, self._columns.hash, "")
-        lsn, n = max(before.lsn, slot.confirmed), len(table[1])
+        lsn = max(before.lsn, slot.confirmed)
+        n_rows = len(table.labels)
         read = replace(before, lsn=lsn, checked=int(time.time()), **moment._asdict())
 
         def after(synced: Synced | None) -> Position:
             if synced is None:
-                return read.refitted(n)
-            return read.at(lsn, synced.learnt or 0, synced.forgotten or 0, time.time())
+                return read.after_refit(n_rows)
+            return read.after_changes(
+                lsn, synced.learnt or 0, synced.forgotten or 0, now=time.time()
+            )
 
         synced = self._target.sync(self._columns, table, after)
-        self._position, self._seen = after(synced), 0
+        self._position = after(synced)
+        self._seen = 0
         if synced is None:
-            self._tell(f"Fitted to {n:,} rows.", {"event": "fitted", "rows": n})
+            self._tell(f"Fitted to {n_rows:,} rows.", {"event": "fitted", "rows": n_rows})
             return table
-        facts = {"reason": reason, "forgotten": synced.forgotten, "learnt": synced.learnt}
-        self._tell(f"Compared with the whole table, because {reason}. {synced}", {"event": "checked", **facts})
+        self._tell(
+            f"Compared with the whole table, because {reason}. {synced}",
+            {
+                "event": "checked",
+                "reason": reason,
+                "forgotten": synced.forgotten,
+                "learnt": synced.learnt,
+            },
+        )
         return table
 
     def _refit(self) -> None:
         """Refit, and say how many labels of new rows changed."""
         table = None if self._target.can_refit() else self.check("a refit needs all rows")
-        at, n, name = self._at, self._target.n_rows(), self._columns.table
-        lsn, after = lsn_text(at.lsn), at.refitted(n)
-        request = f"follow {name} {lsn}: {at.gone} rows" if at.gone else None
-        last = self._columns.frame(list(self._last))[0] if self._last else None
-        share = self._target.refit(after, table, last, request)
-        self._position, digest = after, self._target.digest()
-        told = f"Refitted at {lsn} to {n:,} rows; {at.gone:,} were deleted since the last refit."
-        if share is not None:
-            told += f" It changed {100 * share:.1f} % of the labels of the last {len(self._last):,} new rows."
-        facts = {"lsn": lsn, "table": name, "rows": n, "deleted": at.gone, "digest": digest, "changed_labels": share}
-        self._tell(f"{told} Digest {digest[:16]}…", {"event": "refitted", **facts})
+        before = self._at
+        n_rows = self._target.n_rows()
+        name = self._columns.table
+        lsn = lsn_text(before.lsn)
+        after = before.after_refit(n_rows)
+        request = f"follow {name} {lsn}: {before.gone} rows" if before.gone else None
+        last = self._columns.frame(list(self._last)).values if self._last else None
+        changed_labels = self._target.refit(after, table, last, request)
+        self._position = after
+        digest = self._target.digest()
+        sentence = (
+            f"Refitted at {lsn} to {n_rows:,} rows; {before.gone:,} were deleted since the last "
+            "refit."
+        )
+        if changed_labels is not None:
+            sentence += (
+                f" It changed {100 * changed_labels:.1f} % of the labels of the last "
+                f"{len(self._last):,} new rows."
+            )
+        facts = {
+            "event": "refitted",
+            "lsn": lsn,
+            "table": name,
+            "rows": n_rows,
+            "deleted": before.gone,
+            "digest": digest,
+            "changed_labels": changed_labels,
+        }
+        self._tell(f"{sentence} Digest {digest[:16]}…", facts)
 
-    @told_errors()
+    @plain_errors()
     def drop(self) -> bool:
         """Drop the slot and the publication that hammemo made; return whether there was a slot."""
         self.source.lock()
@@ -320,15 +398,26 @@ class Follower:
         self.source.drop_publication()
         return dropped
 
-    @told_errors()
+    @plain_errors()
     def status(self) -> dict[str, Any]:
         """Return how far the model is behind the table, and what PostgreSQL keeps for it."""
-        slot, position = self.source.find_slot(), self._position
-        state, held = ("none", None) if slot is None else (slot.wal_status, slot.held_bytes)
-        lsn, behind, gone = None, None, None
+        slot = self.source.find_slot()
+        position = self._position
+        lsn = None
+        behind_bytes = None
+        deleted_since_refit = None
         if position is not None:
-            lsn, behind, gone = lsn_text(position.lsn), max(0, self.source.end() - position.lsn), position.gone
-        in_use = slot is not None and self.source.is_locked()
-        found = {"slot": self.source.slot, "slot_state": state, "in_use": in_use, "lsn": lsn, "behind_bytes": behind}
-        found |= {"held_bytes": held, "rows": self._target.n_rows(), "deleted_since_refit": gone}
-        return {**found, "keeps_without_limit": self.source.keeps_without_limit()}
+            lsn = lsn_text(position.lsn)
+            behind_bytes = max(0, self.source.end() - position.lsn)
+            deleted_since_refit = position.gone
+        return {
+            "slot": self.source.slot,
+            "slot_state": "none" if slot is None else slot.wal_status,
+            "in_use": slot is not None and self.source.is_locked(),
+            "lsn": lsn,
+            "behind_bytes": behind_bytes,
+            "held_bytes": None if slot is None else slot.held_bytes,
+            "rows": self._target.n_rows(),
+            "deleted_since_refit": deleted_since_refit,
+            "keeps_without_limit": self.source.keeps_without_limit(),
+        }

@@ -1,8 +1,9 @@
 """Decode pgoutput, PostgreSQL's own output of logical decoding: protocol version 1, values as text.
 
-PostgreSQL sends whole transactions in the order of their commits: Begin, then for each table that is new to the session
-a Relation, the changes, and Commit. A transaction that was rolled back is not sent. Lengths are checked before they are
-used: a message that is cut or has an unknown form raises `ProtocolError`.
+PostgreSQL sends whole transactions in the order of their commits: Begin, then for each table
+that is new to the session a Relation, the changes, and Commit. A transaction that was rolled
+back is not sent. Lengths are checked before they are used: a message that is cut or has an
+unknown form raises `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from hammemo.follow.position import ProtocolError
 _EPOCH: Final = 946_684_800
 """Seconds from 1970 to 2000, where PostgreSQL's clock starts."""
 
-_BEGIN, _COMMIT = struct.Struct(">QqI"), struct.Struct(">BQQq")
-_WORD, _SHORT = struct.Struct(">I"), struct.Struct(">H")
+_BEGIN = struct.Struct(">QqI")
+_COMMIT = struct.Struct(">BQQq")
+_WORD = struct.Struct(">I")
+_SHORT = struct.Struct(">H")
 _TEXT, _NULL, _UNCHANGED = b"tnu"
 _IGNORED: Final = b"OYM"
 """Origin, type and message say nothing about rows."""
@@ -83,7 +86,8 @@ def decode(data: bytes) -> Message:
     Examples
     --------
     >>> from hammemo.follow.pgoutput import decode
-    >>> decode(b"I" + bytes([0, 0, 0, 9]) + b"N" + bytes([0, 2]) + b"n" + b"t" + bytes([0, 0, 0, 2]) + b"42")
+    >>> values = bytes([0, 2]) + b"n" + b"t" + bytes([0, 0, 0, 2]) + b"42"
+    >>> decode(b"I" + bytes([0, 0, 0, 9]) + b"N" + values)
     Change(relation=9, old=None, new=[None, b'42'], only_key=False, is_update=False)
     """
     try:
@@ -119,7 +123,8 @@ def _decode(data: bytes) -> Message:
 
 
 def _change(data: bytes) -> Change:
-    relation, at = _WORD.unpack_from(data, 1)[0], 5
+    relation = _WORD.unpack_from(data, 1)[0]
+    at = 5
     old: Values | None = None
     new: Values | None = None
     part = data[at]
@@ -135,11 +140,12 @@ def _change(data: bytes) -> Change:
         raise ValueError("no old row")
     if at != len(data):
         raise ValueError(f"{len(data) - at} bytes too many")
-    return Change(relation, old, new, only_key, data[:1] == b"U")
+    return Change(relation, old, new, only_key=only_key, is_update=data[:1] == b"U")
 
 
 def _values(data: bytes, at: int) -> tuple[Values, int]:
-    number, size = _SHORT.unpack_from(data, at)[0], len(data)
+    number = _SHORT.unpack_from(data, at)[0]
+    size = len(data)
     at += 2
     values: Values = []
     for _ in range(number):
@@ -163,7 +169,8 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
 def _relation(data: bytes) -> Relation:
     schema, at = _name(data, 5)
     name, at = _name(data, at)
-    identity, number = chr(data[at]), _SHORT.unpack_from(data, at + 1)[0]
+    identity = chr(data[at])
+    number = _SHORT.unpack_from(data, at + 1)[0]
     at += 3
     columns = []
     for _ in range(number):
@@ -172,7 +179,13 @@ def _relation(data: bytes) -> Relation:
         at += 8
     if at != len(data):
         raise ValueError("the list of columns is cut")
-    return Relation(_WORD.unpack_from(data, 1)[0], schema or "pg_catalog", name, identity, tuple(columns))
+    return Relation(
+        _WORD.unpack_from(data, 1)[0],
+        schema or "pg_catalog",
+        name,
+        identity=identity,
+        columns=tuple(columns),
+    )
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:

@@ -1,9 +1,10 @@
-"""What a follower stores with the model, in the same step as the rows: a string, `position_` of the model.
+"""What a follower stores with the model, in the same step as the rows: `position_` of the model.
 
-The log is applied up to `lsn`. After the whole table was read, the model also holds what the snapshot of that read
-shows: transactions up to `until` may be a part of it already, and are skipped if they are.
+The log is applied up to `lsn`. After the whole table was read, the model also holds what the
+snapshot of that read shows: transactions up to `until` may be a part of it already, and are
+skipped if they are.
 
-What stops a follower, and what makes it compare the whole table.
+The errors here are what stops a follower, and what makes it compare the whole table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class ProtocolError(FollowError):
     """Raised for a message of the log that is cut or has an unknown form."""
 
 
-class NeedsCheck(Exception):  # noqa: N818  (no error: the follower compares the whole table and goes on)
+# No error: the follower compares the whole table and goes on.
+class NeedsCheck(Exception):  # noqa: N818
     """Raised when the log cannot be applied to the model: the whole table must be compared."""
 
 
@@ -54,9 +56,10 @@ def lsn_text(number: int) -> str:
 
 
 def is_shown(xid: int, snapshot: str) -> bool:
-    """Return whether a snapshot (``xmin:xmax:running,…``) shows a committed transaction, as `pg_visible_in_snapshot`.
+    """Return whether a snapshot (``xmin:xmax:running,…``) shows a committed transaction.
 
-    `xid` has 32 bits, as in messages of the log; those of the snapshot have 64.
+    PostgreSQL's `pg_visible_in_snapshot` returns the same. `xid` has 32 bits, as in messages of
+    the log; those of the snapshot have 64.
 
     Examples
     --------
@@ -83,13 +86,15 @@ class Position:
     table : str
         A hash of what is followed: table, columns with their types, label.
     layout : str
-        A hash of the table's files and columns: if it changes, rows may have changed without a message.
+        A hash of the table's files and columns: if it changes, rows may have changed without a
+        message.
     rows, learnt : int
         Rows at the last refit, and rows learnt since.
     gone, since : int
         Rows forgotten since the last refit, and when the first of them was: seconds since 1970.
     shown : str
-        The snapshot in which the whole table was read, as long as the log is not read up to `until`.
+        The snapshot in which the whole table was read, as long as the log is not read up to
+        `until`.
     until : int
     checked : int
         When the whole table was last compared: seconds since 1970.
@@ -108,54 +113,65 @@ class Position:
     checked: int = 0
 
     def is_applied(self, xid: int, commit: int) -> bool:
-        """Return whether a transaction whose commit begins at a place of the log is in the model already."""
+        """Return whether a transaction, whose commit begins at a place, is in the model already."""
         return commit < self.lsn or bool(self.shown and is_shown(xid, self.shown))
 
-    def at(self, lsn: int, learnt: int = 0, gone: int = 0, now: float = 0.0) -> Position:
-        """Return the position after some rows were learnt and forgotten up to a place of the log."""
+    def after_changes(self, lsn: int, learnt: int = 0, gone: int = 0, now: float = 0.0) -> Position:
+        """Return the position after some rows were learned and forgotten up to a place."""
         lsn = max(lsn, self.lsn)
         since = self.since if self.gone or not gone else int(now)
-        after = replace(self, lsn=lsn, learnt=self.learnt + learnt, gone=self.gone + gone, since=since)
+        after = replace(
+            self, lsn=lsn, learnt=self.learnt + learnt, gone=self.gone + gone, since=since
+        )
         return after if lsn < self.until else replace(after, shown="", until=0)
 
-    def refitted(self, rows: int) -> Position:
+    def after_refit(self, rows: int) -> Position:
         """Return the position after a refit to some rows."""
         return replace(self, rows=rows, learnt=0, gone=0, since=0)
 
     def is_refit_due(self, now: float, after: float) -> bool:
-        """Return whether rows doubled, 10 % are new (from 200 rows on), or a deletion is `after` seconds old."""
-        grown = self.learnt and (self.learnt >= self.rows or (self.rows >= 200 and self.learnt * 10 >= self.rows))
+        """Return whether a refit is due.
+
+        Rows doubled, 10 % are new (from 200 rows on), or a deletion is `after` seconds old.
+        """
+        grown = self.learnt and (
+            self.learnt >= self.rows or (self.rows >= 200 and self.learnt * 10 >= self.rows)
+        )
         return bool(grown or (self.gone and now - self.since >= after))
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """Return it as the string that the model stores."""
-        held = {name: value for name, value in asdict(self).items() if value}
-        held |= {name: lsn_text(held[name]) for name in ("lsn", "until") if name in held}
-        return json.dumps(held, separators=(",", ":"))
+        facts = {name: value for name, value in asdict(self).items() if value}
+        for name in ("lsn", "until"):
+            if name in facts:
+                facts[name] = lsn_text(facts[name])
+        return json.dumps(facts, separators=(",", ":"))
 
     @classmethod
-    def decoded(cls, text: str) -> Position:
+    def decode(cls, text: str) -> Position:
         """Return what `encoded` wrote; the position of any other source is refused.
 
         Examples
         --------
         >>> from hammemo.follow.position import Position
         >>> position = Position("hammemo_shop", 500, "a1", "b2", rows=7)
-        >>> position.encoded()
+        >>> position.encode()
         '{"slot":"hammemo_shop","lsn":"0/1F4","table":"a1","layout":"b2","rows":7}'
-        >>> Position.decoded(position.encoded()) == position
+        >>> Position.decode(position.encode()) == position
         True
         """
         try:
-            held: dict[str, Any] = json.loads(text)
-            held |= {name: lsn_number(held[name]) for name in ("lsn", "until") if name in held}
-            found = cls(**held)
-            kinds = {name: int if name in _NUMBERS else str for name in held}
-            if any(type(held[name]) is not kind for name, kind in kinds.items()):
-                raise TypeError
+            facts: dict[str, Any] = json.loads(text)
+            for name in ("lsn", "until"):
+                if name in facts:
+                    facts[name] = lsn_number(facts[name])
+            position = cls(**facts)
+            for name, value in facts.items():
+                if type(value) is not (int if name in _NUMBERS else str):
+                    raise TypeError
         except (ValueError, TypeError, AttributeError):
             raise FollowError(
-                f"The model's position {text[:60]!r} was not written by hammemo follow: the model follows another "
-                "source. Name another model, which need not exist."
+                f"The model's position {text[:60]!r} was not written by hammemo follow: the "
+                "model follows another source. Name another model, which need not exist."
             ) from None
-        return found
+        return position

@@ -1,4 +1,4 @@
-"""A model behind ``hammemo serve`` that follows a table: each part of whole transactions is one edit."""
+"""A model behind ``hammemo serve`` that follows a table: whole transactions make an edit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class ServedTarget:
     batch_rows = _ROWS // 2
 
     def __init__(self, client: Client, url: str, model: str, receipts: Path | None = None) -> None:
-        self._client, self._model, self._receipts = client, model, receipts
+        self._client = client
+        self._model = model
+        self._receipts = receipts
         self.name = f"{url.rstrip('/')}/{model}"
         self._facts: dict[str, Any] | None = None
         self.reload()
@@ -51,7 +53,7 @@ class ServedTarget:
     def position(self) -> Position | None:
         """Return up to where the model has followed."""
         text = None if self._facts is None else self._facts["position"]
-        return None if text is None else Position.decoded(text)
+        return None if text is None else Position.decode(text)
 
     def columns(self) -> list[str] | None:
         """Return the names of the model's columns."""
@@ -71,42 +73,50 @@ class ServedTarget:
             self._learn_by_subject(followed, table, position(None))
             return None
         if self._facts is None:
-            model = first_model(followed, table[:2]).apply(position=position(None).encoded())
+            model = first_model(followed, table).apply(position=position(None).encode())
             with tempfile.TemporaryDirectory() as folder:
                 save(model, f"{folder}/model")
                 self._client.upload(self._model, f"{folder}/model")
             self.reload()
             return None
         check_kind(self.name, followed, is_target=self._predicts_numbers)
-        synced: Synced = self._downloaded().sync(*table[:2], dry_run=True)
+        synced: Synced = self._download().sync(table.values, table.labels, dry_run=True)
         if followed.subject is not None and not synced.is_equal:
             raise FollowError(
-                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would be needed), and a server "
-                "does not tell which person a row belongs to, so the model cannot be repaired. Delete it on the "
-                "server and start again."
+                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would be "
+                "needed), and a server does not tell which person a row belongs to, so the model "
+                "cannot be repaired. Delete it on the server and start again."
             )
         if synced.gone is None:  # the model has digests only
-            edit: tuple[Any, Any] = (_in_json(table[:2]), "everything")
+            self._apply(_in_json(table.pair), "everything", position(synced))
         else:
-            edit = (_in_json(synced.learnt_rows()), _in_json(synced.forgotten_rows()))
-        self._apply(*edit, position(synced))
+            learn = _in_json(synced.learnt_rows())
+            self._apply(learn, _in_json(synced.forgotten_rows()), position(synced))
         return synced
 
     def _learn_by_subject(self, followed: Followed, table: Frame, position: Position) -> None:
-        """Make a model with subjects, which learns in pieces: it has a position when it has learnt the last one."""
+        """Make a model with subjects, which learns in pieces: it has a position after the last."""
         X, y, subjects = table
         assert subjects is not None
         if self._facts is None:
-            dates = [column.name for column in followed.columns if column.kind in ("date", "moment")]
+            dates = [
+                column.name for column in followed.columns if column.kind in ("date", "moment")
+            ]
             kind = {"predicts": "numbers"} if followed.is_target else {}
-            self._client.create(self._model, columns=followed.names, dates=dates, subjects="required", **kind)
+            self._client.create(
+                self._model, columns=followed.names, dates=dates, subjects="required", **kind
+            )
         for start in range(0, max(1, len(y)), self.batch_rows):
             end = start + self.batch_rows
-            piece = (*_in_json((X.slice(start, self.batch_rows), y[start:end])), subjects[start:end])
-            first = "everything" if start == 0 and self.n_rows() else _NOTHING
-            self._apply(piece, first, position if end >= len(y) else None)
+            rows, labels = _in_json((X.slice(start, self.batch_rows), y[start:end]))
+            # what a run that was killed has left goes with the first piece
+            gone = "everything" if start == 0 and self.n_rows() else _NOTHING
+            piece = (rows, labels, subjects[start:end])
+            self._apply(piece, gone, position if end >= len(y) else None)
 
-    def change(self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None) -> None:
+    def change(
+        self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None
+    ) -> None:
         """Forget and learn rows as one edit."""
         if position is None:
             raise FollowError(_too_large(followed.table))
@@ -114,18 +124,24 @@ class ServedTarget:
         self._apply(_rows_in_json(followed, learn), gone, position)
 
     def _apply(self, learn: Any, forget: Any, position: Position | None) -> None:
-        pair = [part if isinstance(part, str) or len(part[1]) else None for part in (learn, forget)]
         try:
-            self._client.apply(self._model, *pair, position=None if position is None else position.encoded())
+            self._client.apply(
+                self._model,
+                learn if len(learn[1]) else None,
+                forget if isinstance(forget, str) or len(forget[1]) else None,
+                position=None if position is None else position.encode(),
+            )
         except ServerError as error:
             if error.status == 409:
-                raise NeedsCheck(f"the model does not hold a row that was deleted ({error})") from None
+                raise NeedsCheck(
+                    f"the model does not hold a row that was deleted ({error})"
+                ) from None
             if error.status == 413:
                 raise FollowError(f"{error} {_too_large('the table')}") from None
             raise
         self.reload()
 
-    def _downloaded(self) -> Learner:
+    def _download(self) -> Learner:
         with tempfile.TemporaryDirectory() as folder:
             self._client.download(self._model, f"{folder}/model")
             return load(f"{folder}/model")  # type: ignore[no-any-return]
@@ -136,13 +152,21 @@ class ServedTarget:
 
     def digest(self) -> str:
         """Return the digest of the model."""
-        return self._downloaded().digest()
+        return self._download().digest()
 
-    def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:  # noqa: ARG002
+    def refit(
+        self,
+        position: Position,
+        table: Frame | None,  # noqa: ARG002  the server has the rows
+        last: Any,
+        request: str | None,
+    ) -> float | None:
         """Refit, and return the share of labels that changed on the last rows."""
-        skips = last is None or not self.n_rows() or self._predicts_numbers
-        asked = None if skips else _in_json((last.slice(max(0, len(last) - _ASKED)), []))[0]
-        before = None if asked is None else self._client.predict(self._model, asked)
+        before: list[Any] = []
+        last_rows: list[Any] = []
+        if last is not None and self.n_rows() and not self._predicts_numbers:
+            last_rows, _ = _in_json((last.slice(max(0, len(last) - _ASKED)), []))
+            before = self._client.predict(self._model, last_rows)
         op = None if request is None else re.sub(r"[^!-~]+", "_", request)[:128]
         signs = self._receipts is not None and op is not None
         done = self._client.refit(self._model, op=op, receipt=signs)
@@ -150,9 +174,9 @@ class ServedTarget:
             with self._receipts.open("a", encoding="utf-8") as file:
                 file.write(f"{done.receipt}\n")
         self._apply(_NOTHING, _NOTHING, position)
-        if before is None or asked is None:
+        if not before:
             return None
-        after = self._client.predict(self._model, asked)
+        after = self._client.predict(self._model, last_rows)
         return float(sum(a != b for a, b in zip(before, after, strict=True)) / len(before))
 
 
@@ -161,7 +185,7 @@ Target: TypeAlias = FileTarget | ServedTarget
 
 
 @contextmanager
-def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedTarget]:
+def connect_to_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedTarget]:
     """Connect to a server for the time of a block."""
     with Client(url) as client:
         try:
@@ -172,20 +196,28 @@ def served_model(url: str, name: str, receipts: Path | None) -> Iterator[ServedT
 
 def _too_large(table: str) -> str:
     return (
-        f"A change of {table} has more than {_ROWS:,} rows, the most that a server takes in one edit, and readers "
-        "must see all of a transaction or nothing. Follow with a model file and serve that, or write smaller "
-        "transactions."
+        f"A change of {table} has more than {_ROWS:,} rows, the most that a server takes in one "
+        "edit, and readers must see all of a transaction or nothing. Follow with a model file "
+        "and serve that, or write smaller transactions."
     )
 
 
 def _rows_in_json(followed: Followed, rows: Rows) -> tuple[list[Any], ...]:
     """Return rows, labels and perhaps subjects as a server takes them."""
-    X, y, subjects = followed.frame(rows)
-    return (*_in_json((X, y)), *([] if subjects is None else [subjects]))
+    frame = followed.frame(rows)
+    if frame.subjects is None:
+        return _in_json(frame.pair)
+    return (*_in_json(frame.pair), frame.subjects)
 
 
 def _in_json(pair: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
     """Return values and labels as JSON says them: a date as a string."""
     X, y = pair
-    rows = zip(*(column.to_pylist() for column in X.columns), strict=True) if hasattr(X, "columns") else X.tolist()
-    return [[v.isoformat() if isinstance(v, date) else v for v in row] for row in rows], list(y)
+    if hasattr(X, "columns"):  # an Arrow table
+        rows = zip(*[column.to_pylist() for column in X.columns], strict=True)
+    else:
+        rows = X.tolist()
+    plain = [
+        [value.isoformat() if isinstance(value, date) else value for value in row] for row in rows
+    ]
+    return plain, list(y)

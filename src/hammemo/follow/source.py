@@ -1,7 +1,8 @@
 """A table of PostgreSQL and its log, asked in plain SQL over one connection.
 
-The log is read through a logical replication slot with pgoutput: `pg_logical_slot_peek_binary_changes` returns whole
-transactions and changes nothing, `pg_replication_slot_advance` lets PostgreSQL delete what the model has stored.
+The log is read through a logical replication slot with pgoutput:
+`pg_logical_slot_peek_binary_changes` returns whole transactions and changes nothing,
+`pg_replication_slot_advance` lets PostgreSQL delete what the model has stored.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _SESSION: Final = {
     "synchronous_commit": "on",
     "search_path": "pg_catalog",
 }
-"""What the text of a value depends on is the same in every session; names of tables have their schema."""
+"""What the text of a value depends on is the same in every session; names of tables have their
+schema."""
 
 _LOCK_SECONDS: Final = 3.0
 """How long a follower waits for the server to notice that another one has ended."""
@@ -52,43 +54,52 @@ select data from pg_logical_slot_peek_binary_changes(
   %s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"""
 
 _TABLE: Final = """
-select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level') from pg_class c
-join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s"""
+select c.oid::int8, c.relkind::text, c.relpersistence::text, current_setting('wal_level')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s"""
 
 _COLUMNS: Final = """
 select attname, atttypid::int8, atttypmod from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = '' order by attnum"""
 
-_LEAVES: Final = "select %(oid)s::oid as oid union select relid from pg_partition_tree(%(oid)s::regclass)"
+_LEAVES: Final = (
+    "select %(oid)s::oid as oid union select relid from pg_partition_tree(%(oid)s::regclass)"
+)
 
 _WITHOUT_IDENTITY: Final = f"""
 select c.oid::regclass::text from pg_class c join ({_LEAVES}) l on l.oid = c.oid
 where c.relreplident <> 'f' and c.relkind = 'r' order by 1"""
 
 _INHERITED: Final = """
-select 1 from pg_inherits i join pg_class c on c.oid = i.inhparent where c.oid = %s and c.relkind = 'r'"""
+select 1 from pg_inherits i join pg_class c on c.oid = i.inhparent
+where c.oid = %s and c.relkind = 'r'"""
 
 _LAYOUT: Final = f"""
 select md5(string_agg(line, ',' order by line)) from (
-  select concat_ws(' ', c.oid, c.relname, c.relfilenode, c.relreplident, c.relpersistence, c.relispartition) as line
+  select concat_ws(' ', c.oid, c.relname, c.relfilenode, c.relreplident, c.relpersistence,
+      c.relispartition) as line
     from pg_class c join ({_LEAVES}) l on c.oid = l.oid
-  union all select concat_ws(' ', attnum, attname, atttypid, atttypmod, attisdropped) from pg_attribute
-    where attrelid = %(oid)s and attnum > 0
-  union all select concat_ws(' ', p.oid, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
-      p.pubviaroot, r.prrelid, r.prattrs, pg_get_expr(r.prqual, r.prrelid))
-    from pg_publication p left join pg_publication_rel r on r.prpubid = p.oid where p.pubname = %(publication)s
+  union all select concat_ws(' ', attnum, attname, atttypid, atttypmod, attisdropped)
+    from pg_attribute where attrelid = %(oid)s and attnum > 0
+  union all select concat_ws(' ', p.oid, p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete,
+      p.pubtruncate, p.pubviaroot, r.prrelid, r.prattrs, pg_get_expr(r.prqual, r.prrelid))
+    from pg_publication p left join pg_publication_rel r on r.prpubid = p.oid
+    where p.pubname = %(publication)s
 ) as lines"""
 
 _PUBLICATION: Final = """
 select p.puballtables or exists (select from pg_publication_namespace n where n.pnpubid = p.oid)
-    or array(select r.prrelid::int8 from pg_publication_rel r where r.prpubid = p.oid) <> array[%(oid)s::int8],
+    or array(select r.prrelid::int8 from pg_publication_rel r where r.prpubid = p.oid)
+      <> array[%(oid)s::int8],
   exists (select from pg_publication_rel r where r.prpubid = p.oid and r.prattrs is not null),
   p.pubinsert and p.pubupdate and p.pubdelete and p.pubtruncate and p.pubviaroot
 from pg_publication p where p.pubname = %(publication)s"""
-"""Whether a publication is for more than the table or for another one, has a list of columns, and sends all changes."""
+"""Whether a publication is for more than the table or for another one, has a list of columns,
+and sends all changes."""
 
 _FILTER: Final = """
-select pg_get_expr(r.prqual, r.prrelid) from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+select pg_get_expr(r.prqual, r.prrelid)
+from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
 where p.pubname = %s and r.prrelid = %s"""
 
 _SLOT: Final = """
@@ -106,33 +117,36 @@ class Slot(NamedTuple):
 
 
 class TableSnapshot(NamedTuple):
-    """A snapshot in which the whole table is read: what it shows, and a place of the log after it."""
+    """A snapshot in which the whole table is read: what it shows, and a later place of the log."""
 
     shown: str
     until: int
     layout: str
 
 
-def told_error(error: psycopg.Error) -> FollowError:
+def plain_error(error: psycopg.Error) -> FollowError:
     """Return an error of the driver without its details, which may hold a row."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return FollowError(f"PostgreSQL: {first.rstrip('.')}.")
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
-    """Raise what goes wrong in PostgreSQL as `told_error` says it."""
+def plain_errors() -> Iterator[None]:
+    """Raise what goes wrong in PostgreSQL as `plain_error` says it."""
     try:
         yield
     except psycopg.Error as error:
-        raise told_error(error) from None
+        raise plain_error(error) from None
 
 
 class Messages:
     """What the log says up to a place: whole transactions, about `limit` messages."""
 
     def __init__(self, source: FollowedSource, until: int, limit: int) -> None:
-        self._source, self._until, self._limit, self._number = source, until, limit, 0
+        self._source = source
+        self._until = until
+        self._limit = limit
+        self._number = 0
 
     @property
     def is_end(self) -> bool:
@@ -156,7 +170,8 @@ class FollowedSource:
     Parameters
     ----------
     address : str
-        As libpq takes it (``postgresql://…``), without a password: libpq reads ``~/.pgpass`` and ``PGPASSWORD``.
+        As libpq takes it (``postgresql://…``), without a password: libpq reads ``~/.pgpass``
+        and ``PGPASSWORD``.
     table : str
         Its name, with the schema if that is not ``public``.
     slot : str
@@ -166,10 +181,12 @@ class FollowedSource:
     def __init__(self, address: str, table: str, slot: str, publication: str | None = None) -> None:
         if conninfo_to_dict(address).get("password"):
             raise FollowError(
-                "The address holds a password, which every user of this machine could read in the list of processes: "
-                "put it into ~/.pgpass or PGPASSWORD."
+                "The address holds a password, which every user of this machine could read in "
+                "the list of processes: put it into ~/.pgpass or PGPASSWORD."
             )
-        self._address, self.slot, self.publication = address, slot, publication or slot
+        self._address = address
+        self.slot = slot
+        self.publication = publication or slot
         self.owns_publication = publication is None
         schema, _, name = table.rpartition(".")
         self._name = (schema or "public", name)
@@ -185,7 +202,10 @@ class FollowedSource:
         """The connection, opened again if it was lost."""
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
-                self._address, autocommit=True, connect_timeout=10, application_name="hammemo follow"
+                self._address,
+                autocommit=True,
+                connect_timeout=10,
+                application_name="hammemo follow",
             )
             for name, value in _SESSION.items():
                 self._connection.execute("select set_config(%s, %s, false)", [name, value])
@@ -212,7 +232,10 @@ class FollowedSource:
         return True
 
     def lock(self) -> None:
-        """Refuse to go on if another follower reads the slot; one that has just ended may hold it for a moment."""
+        """Refuse to go on if another follower reads the slot.
+
+        One that has just ended may hold it for a moment.
+        """
         last = time.monotonic() + _LOCK_SECONDS
         while not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
             if time.monotonic() >= last:
@@ -221,47 +244,78 @@ class FollowedSource:
 
     # The table
 
-    def open(self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool) -> Followed:
+    def open(
+        self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool
+    ) -> Followed:
         """Find the table, refuse one that cannot be followed, and return its followed columns."""
-        found = self.one(_TABLE, *self._name)
-        if found is None:
-            raise FollowError(f"There is no table {self.table} in this database, or you may not see its schema.")
-        self._oid, kind, persistence, level = found
+        facts = self.one(_TABLE, *self._name)
+        if facts is None:
+            raise FollowError(
+                f"There is no table {self.table} in this database, or you may not see its schema."
+            )
+        self._oid, kind, persistence, level = facts
         if kind not in "rp" or persistence != "p":
-            raise FollowError(f"{self.table} is not an ordinary table whose changes are in the log: use hammemo sync.")
+            raise FollowError(
+                f"{self.table} is not an ordinary table whose changes are in the log: use hammemo "
+                "sync."
+            )
         if level != "logical":
-            raise FollowError(f"wal_level is {level}: set wal_level = logical and restart PostgreSQL.")
+            raise FollowError(
+                f"wal_level is {level}: set wal_level = logical and restart PostgreSQL."
+            )
         self._check_identity(is_partitioned=kind == "p")
-        known = {name: Column(name, kind, modifier) for name, kind, modifier in self.db.execute(_COLUMNS, [self._oid])}
-        names = [n for n in known if n not in (label, subject)] if columns is None else list(columns)
-        for name in [*names, label, *([subject] if subject else [])]:
-            if name not in known:
-                raise column_error(self.table, name, "does not exist (or is generated, so the log does not have it)")
-        chosen = tuple(known[name] for name in names)
-        if is_target and known[label].kind not in ("whole", "float"):
-            raise FollowError(f"Column {label!r} of {self.table} holds no numbers: use label= for names.")
-        return Followed(self.table, chosen, known[label], known[subject] if subject else None, is_target)
+        columns_by_name = {
+            name: Column(name, kind, modifier)
+            for name, kind, modifier in self.db.execute(_COLUMNS, [self._oid])
+        }
+        if columns is None:
+            names = [name for name in columns_by_name if name not in (label, subject)]
+        else:
+            names = list(columns)
+        for name in [*names, label] + ([subject] if subject else []):
+            if name not in columns_by_name:
+                raise column_error(
+                    self.table,
+                    name,
+                    "does not exist (or is generated, so the log does not have it)",
+                )
+        chosen = tuple(columns_by_name[name] for name in names)
+        if is_target and columns_by_name[label].kind not in ("whole", "float"):
+            raise FollowError(
+                f"Column {label!r} of {self.table} holds no numbers: use label= for names."
+            )
+        return Followed(
+            self.table,
+            chosen,
+            columns_by_name[label],
+            subject=columns_by_name[subject] if subject else None,
+            is_target=is_target,
+        )
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
-        """Refuse a table whose deletions the log does not name, and one to which a publication could do harm."""
-        lacking = [name for (name,) in self.db.execute(cast("Any", _WITHOUT_IDENTITY), {"oid": self._oid})]
+        """Refuse a table whose deletions the log does not name, or that a publication may harm."""
+        lacking = [
+            name for (name,) in self.db.execute(cast("Any", _WITHOUT_IDENTITY), {"oid": self._oid})
+        ]
         if lacking:
             shown = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
             raise FollowError(
-                f"The log of {shown} does not name whole old rows, so a deleted row could not be forgotten: run "
-                f"ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the log of updates and deletes longer), or "
-                "compare the table from time to time with hammemo sync."
+                f"The log of {shown} does not name whole old rows, so a deleted row could not be "
+                f"forgotten: run ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the "
+                "log of updates and deletes longer), or compare the table from time to time with "
+                "hammemo sync."
             )
         if self.one(_INHERITED, self._oid):
             raise FollowError(
-                f"{self.table} has tables that inherit from it, and the log does not report their changes: use "
-                "hammemo sync."
+                f"{self.table} has tables that inherit from it, and the log does not report "
+                "their changes: use hammemo sync."
             )
         has_key = self.one("select 1 from pg_index where indrelid = %s and indisprimary", self._oid)
         if is_partitioned and not has_key:
             raise FollowError(
-                f"{self.table} has partitions and no primary key: with a publication, updates of a partition that is "
-                "added later would fail. Add a primary key, or use hammemo sync."
+                f"{self.table} has partitions and no primary key: with a publication, updates of "
+                "a partition that is added later would fail. Add a primary key, or use hammemo "
+                "sync."
             )
 
     def layout(self) -> str:
@@ -271,17 +325,18 @@ class FollowedSource:
     # The publication
 
     def publish(self, where: str | None) -> None:
-        """Create the publication if it is not there; refuse one that is dangerous or does not send all changes."""
+        """Create the publication if it is not there; refuse one that is dangerous or not whole."""
         if self.one("select 1 from pg_publication where pubname = %s", self.publication) is None:
             if not self.owns_publication:
                 raise FollowError(
-                    f"There is no publication {self.publication}: create it, or do not name a publication."
+                    f"There is no publication {self.publication}: create it, or do not name a "
+                    "publication."
                 )
             self._create_publication(self.publication, where)
         elif where is not None and self._expression_of(where) != self._filter():
             raise FollowError(
-                f"The publication {self.publication} has the filter {self._filter() or 'none'}, not {where}: "
-                "leave out the condition, or start a new model."
+                f"The publication {self.publication} has the filter {self._filter() or 'none'}, "
+                f"not {where}: leave out the condition, or start a new model."
             )
         self._check_publication()
         self.where = self._filter()
@@ -290,21 +345,26 @@ class FollowedSource:
         is_partitioned = self.one("select relkind = 'p' from pg_class where oid = %s", self._oid)[0]
         if where is not None and is_partitioned:
             raise FollowError(
-                "A condition for a table with partitions could make updates fail in a partition that is added later: "
-                "leave it out, or use hammemo sync with a query."
+                "A condition for a table with partitions could make updates fail in a partition "
+                "that is added later: leave it out, or use hammemo sync with a query."
             )
-        statement = sql.SQL("create publication {} for table {}{} with (publish_via_partition_root = true)").format(
-            sql.Identifier(name), sql.Identifier(*self._name), sql.SQL("" if where is None else f" where ({where})")
+        statement = sql.SQL(
+            "create publication {} for table {}{} with (publish_via_partition_root = true)"
+        ).format(
+            sql.Identifier(name),
+            sql.Identifier(*self._name),
+            sql.SQL("" if where is None else f" where ({where})"),
         )
         self.db.execute(statement)
 
     def _filter(self) -> str | None:
-        found = self.one(_FILTER, self.publication, self._oid)
-        return None if found is None else found[0]
+        row = self.one(_FILTER, self.publication, self._oid)
+        return None if row is None else row[0]
 
     def _expression_of(self, where: str) -> str | None:
         """Return a condition as PostgreSQL writes it, by a publication that is rolled back."""
-        mine, self.publication = self.publication, f"{self.publication[:50]}_trial"
+        publication = self.publication
+        self.publication = f"{self.publication[:50]}_trial"
         try:
             with self.db.transaction(force_rollback=True):
                 self._create_publication(self.publication, where)
@@ -312,23 +372,27 @@ class FollowedSource:
         except psycopg.errors.InsufficientPrivilege:
             return where
         finally:
-            self.publication = mine
+            self.publication = publication
 
     def _check_publication(self) -> None:
         name = self.publication
-        is_for_others, has_columns, sends_all = self.one(_PUBLICATION, oid=self._oid, publication=name)
+        is_for_others, has_columns, sends_all = self.one(
+            _PUBLICATION, oid=self._oid, publication=name
+        )
         way_out = (
-            f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} WITH (publish_via_partition_root = true)"
+            f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} WITH "
+            "(publish_via_partition_root = true)"
         )
         if is_for_others:
             raise FollowError(
-                f"The publication {name} is not for {self.table} alone: it may make updates of other tables fail, and "
-                f"this slot would read them. {way_out}."
+                f"The publication {name} is not for {self.table} alone: it may make updates of "
+                f"other tables fail, and this slot would read them. {way_out}."
             )
         if has_columns:
             raise FollowError(
-                f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every UPDATE and DELETE of "
-                f"{self.table} fails. {way_out}; hammemo leaves out columns itself."
+                f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every "
+                f"UPDATE and DELETE of {self.table} fails. {way_out}; hammemo leaves out columns "
+                "itself."
             )
         if not sends_all:
             raise FollowError(f"The publication {name} does not send all changes. {way_out}.")
@@ -336,21 +400,23 @@ class FollowedSource:
     # The slot
 
     def find_slot(self) -> Slot | None:
-        """Return what is known of the slot, None if there is none; one of another use is refused."""
-        found = self.one(_SLOT, self.slot)
-        if found is None:
+        """Return what is known of the slot, None if there is none; refuse one of another use."""
+        row = self.one(_SLOT, self.slot)
+        if row is None:
             return None
-        confirmed, status, plugin, database, held = found
+        confirmed, status, plugin, database, held_bytes = row
         if plugin != "pgoutput" or database != self.one("select current_database()")[0]:
-            raise FollowError(f"The slot {self.slot} is for {plugin} in the database {database}, not for hammemo.")
+            raise FollowError(
+                f"The slot {self.slot} is for {plugin} in the database {database}, not for hammemo."
+            )
         number = lsn_number(confirmed) if confirmed else 0
-        return Slot(number, status or "lost", held or 0)
+        return Slot(number, status or "lost", held_bytes or 0)
 
     def create_slot(self) -> None:
-        """Create the slot, and wait until every transaction that it may leave out is shown to new snapshots.
+        """Create the slot, and wait until new snapshots show every transaction that it leaves out.
 
-        PostgreSQL may have written a commit before the slot's first place and show it only later, such as when the
-        commit waits for a standby. Transactions that run now end first.
+        PostgreSQL may have written a commit before the slot's first place and show it only
+        later, such as when the commit waits for a standby. Transactions that run now end first.
         """
         self.db.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
         newest = self.one("select pg_snapshot_xmax(pg_current_snapshot())::text")[0]
@@ -359,15 +425,17 @@ class FollowedSource:
 
     def drop_slot(self) -> bool:
         """Drop the slot; return whether there was one."""
-        found = self.find_slot()
-        if found is not None:
+        slot = self.find_slot()
+        if slot is not None:
             self.db.execute("select pg_drop_replication_slot(%s)", [self.slot])
-        return found is not None
+        return slot is not None
 
     def drop_publication(self) -> None:
         """Drop the publication, if hammemo created it."""
         if self.owns_publication:
-            self.db.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(self.publication)))
+            self.db.execute(
+                sql.SQL("drop publication if exists {}").format(sql.Identifier(self.publication))
+            )
 
     # Rows and changes
 
@@ -375,22 +443,29 @@ class FollowedSource:
     def snapshot(self, timeout: float) -> Iterator[TableSnapshot]:
         """Hold a snapshot of the database: `rows` reads the table in it.
 
-        The table is locked against TRUNCATE and ALTER before the snapshot is taken: those would empty it for us.
+        The table is locked against TRUNCATE and ALTER before the snapshot is taken: those would
+        empty it for us.
         """
         self.flush()
         table = sql.Identifier(*self._name)
         for _ in range(100):
             with self.db.transaction():
                 self.db.execute("set transaction isolation level repeatable read")
-                self.db.execute("select set_config('statement_timeout', %s, true)", [str(int(timeout * 1000))])
+                self.db.execute(
+                    "select set_config('statement_timeout', %s, true)", [str(int(timeout * 1000))]
+                )
                 self.db.execute(sql.SQL("lock table {} in access share mode").format(table))
-                shown, until = self.one("select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
+                shown, until = self.one(
+                    "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
+                )
                 if len(shown) <= _LONGEST_SNAPSHOT:
                     yield TableSnapshot(shown, lsn_number(until), self.layout())
                     break
             time.sleep(0.1)  # more transactions run than a position can name
         else:
-            raise FollowError("Too many transactions write at the same time to read the table: try again later.")
+            raise FollowError(
+                "Too many transactions write at the same time to read the table: try again later."
+            )
         self.flush()  # what the snapshot shows may still be lost if PostgreSQL crashes
 
     def rows(self, followed: Followed, size: int = 50_000) -> Iterator[list[Row]]:
@@ -401,8 +476,8 @@ class FollowedSource:
             names, sql.Identifier(*self._name), sql.Identifier(followed.label.name), condition
         )
         with self.db.cursor().copy(statement) as copy:
-            found = copy.rows()
-            while rows := list(islice(found, size)):
+            texts = copy.rows()
+            while rows := list(islice(texts, size)):
                 yield rows
         yield []  # also of an empty table there is a part
 
@@ -417,7 +492,9 @@ class FollowedSource:
 
     def advance(self, lsn: int) -> None:
         """Let PostgreSQL delete its log up to a place."""
-        self.db.execute("select pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, lsn_text(lsn)])
+        self.db.execute(
+            "select pg_replication_slot_advance(%s, %s::pg_lsn)", [self.slot, lsn_text(lsn)]
+        )
 
     def keeps_without_limit(self) -> bool:
         """Return whether PostgreSQL keeps its log for a slot without a limit."""

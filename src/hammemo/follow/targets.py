@@ -31,9 +31,16 @@ class FileTarget:
 
     batch_rows = 20_000
 
-    def __init__(self, path: str | os.PathLike[str], receipts: ReceiptFile | None = None, keys: Keys | None = None):
-        self.path, self.name = Path(path), os.path.realpath(path)
-        self._receipts, self._keys = receipts, keys
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        receipts: ReceiptFile | None = None,
+        keys: Keys | None = None,
+    ):
+        self.path = Path(path)
+        self.name = os.path.realpath(path)
+        self._receipts = receipts
+        self._keys = keys
         self._model: Learner | None = None
         self._notes: dict[str, str] = {}
         self.reload()
@@ -41,11 +48,15 @@ class FileTarget:
     def reload(self) -> None:
         """Read the file again."""
         if self.path.exists():
-            self._model, self._notes = load(self.path), read_notes(self.path)
+            self._model = load(self.path)
+            self._notes = read_notes(self.path)
             if not isinstance(self._model, Learner):
-                raise FollowError(f"{self.path} is compiled for serving and cannot change: name another file.")
+                raise FollowError(
+                    f"{self.path} is compiled for serving and cannot change: name another file."
+                )
         else:
-            self._model, self._notes = None, {}
+            self._model = None
+            self._notes = {}
 
     @property
     def model(self) -> Learner:
@@ -56,7 +67,7 @@ class FileTarget:
     def position(self) -> Position | None:
         """Return up to where the model has followed."""
         text = None if self._model is None else self._model.position_
-        return None if text is None else Position.decoded(text)
+        return None if text is None else Position.decode(text)
 
     def columns(self) -> list[str] | None:
         """Return the names of the model's columns."""
@@ -71,22 +82,30 @@ class FileTarget:
         """Make the model equal to a table, or fit a first one, and save it."""
         synced = None
         if self._model is None:
-            self._model = first_model(followed, table[:2])
+            self._model = first_model(followed, table)
             self._notes = TableSchema(label=followed.label.name).notes()
         else:
             check_kind(str(self.path), followed, is_target=isinstance(self._model, MemoryRegressor))
-            fits = followed.is_target and not self.can_refit()  # such a model has no digests to compare
-            synced = self._model.sync(*table[:2], refit=fits)
-        self._model.apply(position=position(synced).encoded())
+            # such a model has no digests to compare
+            fits = followed.is_target and not self.can_refit()
+            synced = self._model.sync(table.values, table.labels, refit=fits)
+        self._model.apply(position=position(synced).encode())
         self._save()
         return synced
 
-    def change(self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None) -> None:
+    def change(
+        self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None
+    ) -> None:
         """Forget and learn rows; the file changes with the position."""
-        text = None if position is None else position.encoded()
-        gone: Any = forget if isinstance(forget, str) else followed.frame(forget)[:2] if forget else None
+        text = None if position is None else position.encode()
+        gone: Any = None
+        if isinstance(forget, str):
+            gone = forget
+        elif forget:
+            gone = followed.frame(forget).pair
+        new = followed.frame(learn).pair if learn else None
         try:
-            self.model.apply(followed.frame(learn)[:2] if learn else None, gone, position=text, choose=False)
+            self.model.apply(new, gone, position=text, choose=False)
         except NotStoredError as error:
             raise NeedsCheck(f"the model does not hold a row that was deleted ({error})") from None
         if position is not None:
@@ -101,19 +120,23 @@ class FileTarget:
         """Return the digest of the model."""
         return self.model.digest()
 
-    def refit(self, position: Position, table: Frame | None, last: Any, request: str | None) -> float | None:
-        """Refit, save, and return the share of labels that changed on the last rows (None for numbers)."""
+    def refit(
+        self, position: Position, table: Frame | None, last: Any, request: str | None
+    ) -> float | None:
+        """Refit, save, and return the share of labels that changed on the last rows."""
         from hammemo.receipts import recorded
 
-        rows = None if table is None else table[:2]
-        before, receipts, keys = self.model.snapshot(), self._receipts, self._keys
+        rows = None if table is None else table.pair
+        before = self.model.snapshot()
+        receipts = self._receipts
+        keys = self._keys
         if request is None or receipts is None or keys is None:
-            self.model.apply(position=position.encoded()).refit(rows=rows)
+            self.model.apply(position=position.encode()).refit(rows=rows)
             self._save()
         else:
             with receipts.locked():
-                previous = receipts.settled(load(self.path).digest(), keys)
-                self.model.apply(position=position.encoded())
+                previous = receipts.settle(load(self.path).digest(), keys)
+                self.model.apply(position=position.encode())
                 with recorded(self.model, keys, request, previous=previous) as record:
                     self.model.refit(rows=rows)
                 receipts.add(record.signed, self._save)
@@ -128,14 +151,19 @@ class FileTarget:
 def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
     """Refuse a model of labels for a column of targets, and the reverse."""
     if is_target != followed.is_target:
-        known, other = ("numbers", "target") if is_target else ("labels", "label")
-        raise FollowError(f"{name} predicts {known}: use {other}={followed.label.name!r}, or name another model.")
+        predicted = "numbers" if is_target else "labels"
+        option = "target" if is_target else "label"
+        raise FollowError(
+            f"{name} predicts {predicted}: use {option}={followed.label.name!r}, or name another "
+            "model."
+        )
 
 
-def first_model(followed: Followed, table: tuple[Any, Any]) -> Learner:
+def first_model(followed: Followed, table: Frame) -> Learner:
     """Return a model fitted to a table, which may be empty."""
     model: Learner = MemoryRegressor() if followed.is_target else MemoryClassifier(keep=KEEP)
-    if len(table[1]):
-        return model.fit(*table)
-    row = tuple(EXAMPLES[column.kind] for column in followed.all)
-    return model.fit(*followed.frame([row])[:2]).apply(forget="everything")
+    if len(table.labels):
+        return model.fit(table.values, table.labels)
+    # the types of the columns are known without any row: learn an example, and forget it
+    example = followed.frame([tuple(EXAMPLES[column.kind] for column in followed.all)])
+    return model.fit(example.values, example.labels).apply(forget="everything")

@@ -1,7 +1,7 @@
 """The followed columns of a table: where they are in a message, and texts as typed values.
 
-A value is always read from PostgreSQL's text, in the log and in the table, so that both give the same value. What a
-value becomes depends on its column's type alone, never on other rows.
+A value is always read from PostgreSQL's text, in the log and in the table, so that both give
+the same value. What a value becomes depends on its column's type alone, never on other rows.
 
 | PostgreSQL | becomes |
 |---|---|
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,8 +38,21 @@ if TYPE_CHECKING:
 Row = tuple["str | None", ...]
 """The texts of the followed columns, with the label last (then the subject, if there is one)."""
 Rows: TypeAlias = "Sequence[Row]"
-Frame = tuple[Any, "Array", "list[Any] | None"]
-"""An Arrow table of values, labels, and subjects or None."""
+
+
+class Frame(NamedTuple):
+    """Rows of a table."""
+
+    values: Any
+    """An Arrow table."""
+    labels: Array
+    subjects: list[Any] | None
+
+    @property
+    def pair(self) -> tuple[Any, Array]:
+        """Values and labels, as models take them."""
+        return self.values, self.labels
+
 
 _NUMERIC: Final = 1700
 _KINDS: Final = {
@@ -63,16 +76,20 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """What its values are: "whole", "float", "date", "moment" (with a zone), "bool" or "name"."""
+        """What its values are: "whole", "float", "date", "moment", "bool" or "name".
+
+        A moment is a time with a zone.
+        """
         if self.type == _NUMERIC:
-            digits, scale = (self.modifier - 4) >> 16, (self.modifier - 4) & 0x7FF
+            digits = (self.modifier - 4) >> 16
+            scale = (self.modifier - 4) & 0x7FF
             return "whole" if self.modifier >= 4 and digits <= 18 and scale == 0 else "float"
         return _KINDS.get(self.type, "name")
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Which columns of a table are followed: values, the label, and on a server perhaps the subject."""
+    """Which columns of a table are followed: values, label, and on a server perhaps the subject."""
 
     table: str
     columns: tuple[Column, ...]
@@ -84,7 +101,9 @@ class Followed:
     @property
     def all(self) -> tuple[Column, ...]:
         """All of them, in the order of a row."""
-        return (*self.columns, self.label, *([self.subject] if self.subject else []))
+        if self.subject is None:
+            return (*self.columns, self.label)
+        return (*self.columns, self.label, self.subject)
 
     @property
     def names(self) -> list[str]:
@@ -97,29 +116,47 @@ class Followed:
         return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
 
     def places(self, relation: Relation) -> list[int]:
-        """Return where the columns are in a row of the log; a column that is gone or has another type is refused."""
-        found = {name: (place, kind) for place, (name, kind) in enumerate(relation.columns)}
+        """Return where the columns are in a row of the log.
+
+        A column that is gone or has another type is refused.
+        """
+        columns_of_log = {
+            name: (place, kind) for place, (name, kind) in enumerate(relation.columns)
+        }
         for column in self.all:
-            if column.name not in found:
+            if column.name not in columns_of_log:
                 raise column_error(self.table, column.name, "was dropped or renamed")
-            if found[column.name][1] != column.type:
+            if columns_of_log[column.name][1] != column.type:
                 raise column_error(self.table, column.name, "has another type now")
-        return [found[column.name][0] for column in self.all]
+        return [columns_of_log[column.name][0] for column in self.all]
 
     def frame(self, rows: Sequence[Row]) -> Frame:
-        """Return rows as an Arrow table of values, their labels and, if these are followed, their subjects."""
+        """Return rows as a frame; subjects only if these are followed."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.all)
-        typed = {column.name: _typed(columns[i], column.kind) for i, column in enumerate(self.columns)}
-        return pa.table(typed), self.labels(columns[len(self.columns)]), list(columns[-1]) if self.subject else None
+        arrays = {
+            column.name: _make_column(columns[i], column.kind)
+            for i, column in enumerate(self.columns)
+        }
+        labels = self.labels(columns[len(self.columns)])
+        return Frame(pa.table(arrays), labels, list(columns[-1]) if self.subject else None)
 
-    def joined(self, parts: Iterable[Sequence[Row]]) -> Frame:
+    def join(self, parts: Iterable[Sequence[Row]]) -> Frame:
         """Return lists of rows as one frame."""
-        tables, labels, subjects = zip(*(self.frame(rows) for rows in parts), strict=True)
-        joined = [name for part in subjects for name in part] if self.subject else None
-        return pa.concat_tables(tables), np.concatenate(labels), joined
+        frames = [self.frame(rows) for rows in parts]
+        subjects = None
+        if self.subject is not None:
+            subjects = [subject for frame in frames for subject in frame.subjects or ()]
+        return Frame(
+            pa.concat_tables([frame.values for frame in frames]),
+            np.concatenate([frame.labels for frame in frames]),
+            subjects,
+        )
 
     def labels(self, texts: Sequence[str | None]) -> Array:
-        """Return labels: whole numbers and truth values by their type, all others by their text; targets as floats."""
+        """Return labels: whole numbers and truth values by their type, others by their text.
+
+        Targets are floats.
+        """
         if self.is_target:
             return self._targets(texts)
         read: dict[str, Callable[[Any], Any]] = {"whole": int, "bool": lambda text: text == "t"}
@@ -130,28 +167,39 @@ class Followed:
         if not np.isfinite(targets).all():
             name = self.label.name
             raise FollowError(
-                f"Column {name!r} of {self.table} holds NaN or infinity, and a target is a finite number. Change that "
-                f"row, or leave such rows out with the condition {name} > '-Infinity' and {name} < 'Infinity'."
+                f"Column {name!r} of {self.table} holds NaN or infinity, and a target is a "
+                "finite number. Change that row, or leave such rows out with the condition "
+                f"{name} > '-Infinity' and {name} < 'Infinity'."
             )
         return targets
 
 
-EXAMPLES: Final = {"whole": "0", "float": "0", "bool": "t", "date": "2000-01-01", "moment": "2000-01-01", "name": ""}
+EXAMPLES: Final = {
+    "whole": "0",
+    "float": "0",
+    "bool": "t",
+    "date": "2000-01-01",
+    "moment": "2000-01-01",
+    "name": "",
+}
 """A text of each kind of column."""
 
 
 def column_error(table: str, name: str, what: str) -> FollowError:
     """Return the error for a followed column that is not what it was."""
     return FollowError(
-        f"Column {name!r} of {table} {what}, so the model can no longer follow it; the model is as it was. Change the "
-        "column back, or follow the table with a new model and drop this one's slot."
+        f"Column {name!r} of {table} {what}, so the model can no longer follow it; the model is "
+        "as it was. Change the column back, or follow the table with a new model and drop this "
+        "one's slot."
     )
 
 
 def old_row(change: Change, places: Sequence[int]) -> Row:
     """Return the row before a change."""
     if change.old is None or change.only_key:
-        raise NeedsCheck("the log has a change without the whole old row (REPLICA IDENTITY is not FULL)")
+        raise NeedsCheck(
+            "the log has a change without the whole old row (REPLICA IDENTITY is not FULL)"
+        )
     return _row(change.old, places)
 
 
@@ -160,7 +208,9 @@ def new_row(change: Change, places: Sequence[int]) -> Row:
     values = change.new or []
     if UNCHANGED in values:
         if change.old is None or change.only_key:
-            raise NeedsCheck("the log leaves out a long value that did not change (REPLICA IDENTITY is not FULL)")
+            raise NeedsCheck(
+                "the log leaves out a long value that did not change (REPLICA IDENTITY is not FULL)"
+            )
         values = [a if b is UNCHANGED else b for a, b in zip(change.old, values, strict=True)]
     return _row(values, places)
 
@@ -178,21 +228,21 @@ def _text(value: bytes | Unchanged | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _typed(texts: Sequence[str | None], kind: str) -> Any:
+def _make_column(texts: Sequence[str | None], kind: str) -> Any:
     """Return texts of one column as an Arrow array."""
-    given = pa.array(texts, pa.string())
+    array = pa.array(texts, pa.string())
     if kind == "whole":
-        return given.cast(pa.int64())
+        return array.cast(pa.int64())
     if kind == "float":
-        return _finite(given.cast(pa.float64()))
+        return _finite(array.cast(pa.float64()))
     if kind == "bool":
-        return pc.equal(given, "t")
+        return pc.equal(array, "t")
     if kind == "date":
-        return _dates(given)
+        return _dates(array)
     if kind == "moment":
-        in_utc = pc.replace_substring_regex(given, r"\+00$", "")  # the session's time zone is UTC
+        in_utc = pc.replace_substring_regex(array, r"\+00$", "")  # the session's time zone is UTC
         return _dates(in_utc).cast(pa.timestamp("us", "UTC"))
-    return given
+    return array
 
 
 def _dates(texts: Any) -> Any:
@@ -204,5 +254,7 @@ def _dates(texts: Any) -> Any:
 def _finite(numbers: Any) -> Any:
     """Return floats that JSON can say, too."""
     largest = float(np.finfo(np.float64).max)
-    there = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
-    return pc.max_element_wise(pc.min_element_wise(there, largest, skip_nulls=False), -largest, skip_nulls=False)
+    finite = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    return pc.max_element_wise(
+        pc.min_element_wise(finite, largest, skip_nulls=False), -largest, skip_nulls=False
+    )

@@ -1,9 +1,10 @@
 """Receipts: signed evidence that a model has forgotten, and its check by someone else.
 
-`receipt` is what one says, how it is signed and read; `keys` is the signer's key file; `recording` makes a receipt
-of what happens to a model; `row_hash` is the keyed hash of forgotten rows; `chains` is a file of receipts, each with
-the hash of the one before; `verifying` compares a model with one that is made of the remaining rows; `strict_json`
-reads JSON from outside. Signatures need the package cryptography: ``pip install 'hammemo[erase]'``.
+`receipt` is what one says, how it is signed and read; `keys` is the signer's key file;
+`recording` makes a receipt of what happens to a model; `row_hash` is the keyed hash of
+forgotten rows; `chains` is a file of receipts, each with the hash of the one before;
+`verifying` compares a model with one that is made of the remaining rows; `strict_json` reads
+JSON from outside. Signatures need the package cryptography: ``pip install 'hammemo[erase]'``.
 
 Imports `hammemo.files` and all below; the service and the command line may import it.
 """

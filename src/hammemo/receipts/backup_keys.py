@@ -1,4 +1,4 @@
-"""What the key file knows of backups: each one of a model with subjects has a key of its own, with an expiry date."""
+"""What the key file knows of backups: that of a model with subjects has a key, which expires."""
 
 from __future__ import annotations
 
@@ -35,12 +35,18 @@ class BackupKey:
     @classmethod
     def new(cls, days: float, model: str, database: str) -> BackupKey:
         """Return a random key that expires in some days."""
-        made = datetime.now(UTC)
-        expires = (made + timedelta(days=days)).strftime(strict.TIME_FORMAT)
-        return cls(secrets.token_bytes(32), made.strftime(strict.TIME_FORMAT), expires, model, database)
+        now = datetime.now(UTC)
+        expires = (now + timedelta(days=days)).strftime(strict.TIME_FORMAT)
+        return cls(
+            secret=secrets.token_bytes(32),
+            made=now.strftime(strict.TIME_FORMAT),
+            expires=expires,
+            model=model,
+            database=database,
+        )
 
     def may_hold(self, database: str, first: int) -> bool:
-        """Return whether a subject may be in it whose first row was learnt at a position of a database."""
+        """Return whether it may have a subject, whose first row is at a position of a database."""
         return self.position is None or self.database != database or self.position >= first
 
     def to_json(self) -> dict[str, Any]:
@@ -48,15 +54,17 @@ class BackupKey:
         return {**asdict(self), "secret": self.secret.hex()}
 
     @classmethod
-    def from_json(cls, given: Any) -> BackupKey:
+    def from_json(cls, value: Any) -> BackupKey:
         """Return what `to_json` returned; ValueError for anything else."""
-        held = strict.check_names(given, cls.__dataclass_fields__, "a backup")
-        position = held["position"]
+        facts = strict.check_names(value, cls.__dataclass_fields__, "a backup")
+        position = facts["position"]
+        if position is not None:
+            position = strict.check_number(position, "the version in a backup")
         return cls(
-            strict.check_secret(held["secret"], "the key of a backup"),
-            strict.check_time(held["made"], "the time of a backup"),
-            strict.check_time(held["expires"], "the expiry of a backup"),
-            strict.check_line(held["model"], "the model of a backup"),
-            strict.check_line(held["database"], "the database of a backup"),
-            None if position is None else strict.check_number(position, "the version in a backup"),
+            secret=strict.check_secret(facts["secret"], "the key of a backup"),
+            made=strict.check_time(facts["made"], "the time of a backup"),
+            expires=strict.check_time(facts["expires"], "the expiry of a backup"),
+            model=strict.check_line(facts["model"], "the model of a backup"),
+            database=strict.check_line(facts["database"], "the database of a backup"),
+            position=position,
         )

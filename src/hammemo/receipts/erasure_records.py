@@ -1,11 +1,13 @@
-"""Records of erasures: one file for each model in a folder beside the key file, to which lines are only added.
+"""Records of erasures: a file per model beside the key file, to which lines are only added.
 
-A backup that is restored brings back an older database, which knows nothing of later requests. So each erasure adds a
-line that names the subject by a keyed hash. It says from which position of which database on the erasure is in the log,
-and a backup says which position of which database it holds: no clock is compared.
+A backup that is restored brings back an older database, which knows nothing of later requests.
+So each erasure adds a line that names the subject by a keyed hash. It says from which position
+of which database on the erasure is in the log, and a backup says which position of which
+database it holds: no clock is compared.
 
-The key file says how long each file is (`Keys.erased`), so a file that lost its end is noticed. A line costs the same
-however many there are. Lines are dropped, which reads the whole file, when backups are.
+The key file says how long each file is (`Keys.erased`), so a file that lost its end is noticed.
+A line costs the same however many there are. Lines are dropped, which reads the whole file,
+when backups are.
 """
 
 from __future__ import annotations
@@ -58,22 +60,23 @@ class ErasedSubject:
         return self.database == database and position is not None and self.position <= position
 
     @classmethod
-    def from_json(cls, given: Any) -> ErasedSubject:
+    def from_json(cls, value: Any) -> ErasedSubject:
         """Return the record that a JSON object describes; ValueError for anything else."""
-        held = strict.check_names(given, cls.__dataclass_fields__, "the record of an erasure")
+        facts = strict.check_names(value, cls.__dataclass_fields__, "the record of an erasure")
         return cls(
-            strict.check_hex(held["op"], "the operation of an erasure", 16),
-            strict.check_hex(held["subject"], "the subject of an erasure", 16),
-            strict.check_line(held["request"], "the request of an erasure", 400),
-            strict.check_truth(held["refit"], "the refit of an erasure"),
-            strict.check_line(held["database"], "the database of an erasure"),
-            strict.check_number(held["position"], "the position of an erasure"),
+            op=strict.check_hex(facts["op"], "the operation of an erasure", 16),
+            subject=strict.check_hex(facts["subject"], "the subject of an erasure", 16),
+            request=strict.check_line(facts["request"], "the request of an erasure", 400),
+            refit=strict.check_truth(facts["refit"], "the refit of an erasure"),
+            database=strict.check_line(facts["database"], "the database of an erasure"),
+            position=strict.check_number(facts["position"], "the position of an erasure"),
         )
 
 
 def records_path(keys: str | os.PathLike[str], model: str) -> Path:
     """Return the file of a model's records."""
-    return Path(f"{os.fspath(keys)}.erased", f"{strict.check_hex(model, 'the id of a model', MODEL_BYTES)}.jsonl")
+    name = strict.check_hex(model, "the id of a model", MODEL_BYTES)
+    return Path(f"{os.fspath(keys)}.erased", f"{name}.jsonl")
 
 
 def records_size(keys: str | os.PathLike[str], model: str) -> int:
@@ -83,7 +86,10 @@ def records_size(keys: str | os.PathLike[str], model: str) -> int:
 
 
 def add_records(keys: str | os.PathLike[str], model: str, records: Iterable[ErasedSubject]) -> int:
-    """Add records durably, and return how many bytes they have; the lock of the key file must be held."""
+    """Add records durably, and return how many bytes they have.
+
+    The lock of the key file must be held.
+    """
     path = records_path(keys, model)
     if not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -97,7 +103,10 @@ def add_records(keys: str | os.PathLike[str], model: str, records: Iterable[Eras
 
 
 def _cut_torn_line(file: BinaryIO) -> int:
-    """Go to the end of a file, and remove a line that a crash has left without its end: nothing relied on it."""
+    """Go to the end of a file, and remove a line that a crash has left without its end.
+
+    Nothing relied on it.
+    """
     size = file.seek(0, os.SEEK_END)
     start = file.seek(max(0, size - _LONGEST_LINE))
     file.truncate(start + file.read().rfind(b"\n") + 1)
@@ -114,25 +123,37 @@ def read_records(keys: str | os.PathLike[str], model: str) -> Iterator[ErasedSub
             try:
                 yield ErasedSubject.from_json(strict.read_object(line[:-1]))
             except ValueError as error:
-                raise ValueError(f"{path} is damaged: {error}. Put a whole copy in its place.") from None
+                raise ValueError(
+                    f"{path} is damaged: {error}. Put a whole copy in its place."
+                ) from None
 
 
-def keep_records(keys: str | os.PathLike[str], model: str, records: Iterable[ErasedSubject]) -> None:
+def keep_records(
+    keys: str | os.PathLike[str], model: str, records: Iterable[ErasedSubject]
+) -> None:
     """Put records in the place of all that a model has; the lock of the key file must be held."""
     write_private(records_path(keys, model), map(_line, records))
 
 
-def needed_records(records: Iterable[ErasedSubject], backups: Iterable[BackupKey]) -> list[ErasedSubject]:
-    """Return the records of a model without those of erasures that every one of its backups holds.
+def select_needed(
+    records: Iterable[ErasedSubject], backups: Iterable[BackupKey]
+) -> list[ErasedSubject]:
+    """Return the records of a model without those of erasures that every one of its backups has.
 
     While there is no backup, all are needed: one may have read the log before an erasure was in it.
     """
-    newest = {(one.op, one.database): one for one in records}
-    held, listed = dict[str, set[int]](), list(backups)
-    for one in newest.values():
-        inside = {i for i, backup in enumerate(listed) if one.is_in(backup.database, backup.position)}
-        held.setdefault(one.op, set()).update(inside)
-    return [one for one in newest.values() if not listed or len(held[one.op]) < len(listed)]
+    newest = {(record.op, record.database): record for record in records}
+    backups = list(backups)
+    if not backups:
+        return list(newest.values())
+    # an erasure has a record for each database of the model
+    backups_with = dict[str, set[int]]()
+    for record in newest.values():
+        numbers = backups_with.setdefault(record.op, set())
+        for number, backup in enumerate(backups):
+            if record.is_in(backup.database, backup.position):
+                numbers.add(number)
+    return [record for record in newest.values() if len(backups_with[record.op]) < len(backups)]
 
 
 def _line(record: ErasedSubject) -> bytes:

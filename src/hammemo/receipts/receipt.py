@@ -1,13 +1,14 @@
 """What a receipt says, how it is signed, and how it is read from outside.
 
-A receipt holds numbers, digests and versions, never a row or a label. It states that a request was carried out: what
-the model was before and which rows were removed, as keyed hashes, and what the model is after, as the digest of each of
-its parts. The digest before is keyed because a plain one would let anyone who has the other rows confirm guesses about
-the removed ones: add the guess, fit, compare. The digest after is plain, so that an auditor can make it from the
+A receipt holds numbers, digests and versions, never a row or a label. It states that a request
+was carried out: what the model was before and which rows were removed, as keyed hashes, and
+what the model is after, as the digest of each of its parts. The digest before is keyed because
+a plain one would let anyone who has the other rows confirm guesses about the removed ones: add
+the guess, fit, compare. The digest after is plain, so that an auditor can make it from the
 remaining rows.
 
-A signed receipt is one line of JSON in canonical form (:mod:`hammemo.receipts.strict_json`). Its hash covers the
-signature, and is what the next receipt names as the one before it.
+A signed receipt is one line of JSON in canonical form (:mod:`hammemo.receipts.strict_json`).
+Its hash covers the signature, and is what the next receipt names as the one before it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,17 @@ VERSION: Final = 1
 
 _LIBRARIES: Final = ("hammemo", "numpy", "scipy", "scikit-learn")
 _MAX_BACKUPS: Final = 10_000
-_NAMES: Final = ("format", "version", "request", "before", "after", "removed", "refitted", "backups", "libraries")
+_NAMES: Final = (
+    "format",
+    "version",
+    "request",
+    "before",
+    "after",
+    "removed",
+    "refitted",
+    "backups",
+    "libraries",
+)
 _ALL_NAMES: Final = (*_NAMES, "processor", "previous", "time")
 
 
@@ -48,17 +59,21 @@ class Receipt:
     request : str
         The id of the request: a line of 1 to 200 printable characters. Use no name of a person.
     version_before, version_after : int
-        How many edits the model had seen: `version_` of a model in this process, the position in the log on a server.
+        How many edits the model had seen: `version_` of a model in this process, the position
+        in the log on a server.
     digest_before : str
-        A keyed hash of the digest before, from `keyed_digest`.
+        A keyed hash of the digest before, from `hash_digest`.
     parts_after : mapping of str to str
         ``digest(parts=True)`` after it.
     rows, labels : int
-        How many rows were removed, and how many labels with their last row. For documents, rows are their windows.
+        How many rows were removed, and how many labels with their last row. For documents, rows
+        are their windows.
     rows_hash : str
-        A keyed hash of the rows, or of the subject, that the request names (see ``hammemo/receipts/row_hash.py``).
+        A keyed hash of the rows, or of the subject, that the request names (see
+        ``hammemo/receipts/row_hash.py``).
     layout_refitted, weights_refitted : bool
-        Whether the layout was chosen again and the weights were fitted again after the last removal.
+        Whether the layout was chosen again and the weights were fitted again after the last
+        removal.
     previous : str or None
         The hash of the receipt before it; None for the first.
     libraries : mapping of str to str
@@ -94,54 +109,75 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""
-        head = {"format": FORMAT, "version": VERSION, "request": self.request}
-        tail = {"processor": self.processor, "previous": self.previous, "time": self.time}
         return {
-            **head,
+            "format": FORMAT,
+            "version": VERSION,
+            "request": self.request,
             "before": {"version": self.version_before, "keyed_digest": self.digest_before},
-            "after": {"version": self.version_after, "digest": self.digest_after, "parts": dict(self.parts_after)},
+            "after": {
+                "version": self.version_after,
+                "digest": self.digest_after,
+                "parts": dict(self.parts_after),
+            },
             "removed": {"rows": self.rows, "labels": self.labels, "keyed_hash": self.rows_hash},
             "refitted": {"layout": self.layout_refitted, "weights": self.weights_refitted},
             "backups": [{"name": name, "expires": expires} for name, expires in self.backups],
             "libraries": dict(self.libraries),
-            **tail,
+            "processor": self.processor,
+            "previous": self.previous,
+            "time": self.time,
         }
 
     @classmethod
-    def from_json(cls, given: Any) -> Receipt:
-        """Return the receipt that a JSON object describes; ValueError, with the reason, if it describes none."""
-        held = strict.check_names(given, _ALL_NAMES, "the receipt")
-        if held["format"] != FORMAT or type(held["version"]) is not int or held["version"] != VERSION:
+    def from_json(cls, value: Any) -> Receipt:
+        """Return the receipt that a JSON object describes.
+
+        ValueError, with the reason, if it describes none.
+        """
+        facts = strict.check_names(value, _ALL_NAMES, "the receipt")
+        is_version_of_ours = type(facts["version"]) is int and facts["version"] == VERSION
+        if facts["format"] != FORMAT or not is_version_of_ours:
             raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
-        before = strict.check_names(held["before"], ("version", "keyed_digest"), "before")
-        after = strict.check_names(held["after"], ("version", "digest", "parts"), "after")
+        before = strict.check_names(facts["before"], ("version", "keyed_digest"), "before")
+        after = strict.check_names(facts["after"], ("version", "digest", "parts"), "after")
         parts = strict.check_names(after["parts"], PARTS, "the parts of the digest")
-        removed = strict.check_names(held["removed"], ("rows", "labels", "keyed_hash"), "removed")
-        refitted = strict.check_names(held["refitted"], ("layout", "weights"), "refitted")
-        previous = held["previous"]
+        removed = strict.check_names(facts["removed"], ("rows", "labels", "keyed_hash"), "removed")
+        refitted = strict.check_names(facts["refitted"], ("layout", "weights"), "refitted")
+        previous = facts["previous"]
+        if previous is not None:
+            previous = strict.check_hex(previous, "the hash of the receipt before")
         receipt = cls(
-            strict.check_line(held["request"], "the id of the request"),
-            strict.check_number(before["version"], "the version before"),
-            strict.check_hex(before["keyed_digest"], "the keyed digest before"),
-            strict.check_number(after["version"], "the version after"),
-            {part: strict.check_hex(parts[part], f"the digest of {part}") for part in PARTS},
-            strict.check_number(removed["rows"], "the number of rows"),
-            strict.check_number(removed["labels"], "the number of labels"),
-            strict.check_hex(removed["keyed_hash"], "the keyed hash of the rows"),
-            strict.check_truth(refitted["layout"], "whether the layout was refitted"),
-            strict.check_truth(refitted["weights"], "whether the weights were refitted"),
-            None if previous is None else strict.check_hex(previous, "the hash of the receipt before"),
-            _checked_libraries(held["libraries"]),
-            strict.check_line(held["processor"], "the processor"),
-            strict.check_time(held["time"], "the time"),
-            _checked_backups(held["backups"]),
+            request=strict.check_line(facts["request"], "the id of the request"),
+            version_before=strict.check_number(before["version"], "the version before"),
+            digest_before=strict.check_hex(before["keyed_digest"], "the keyed digest before"),
+            version_after=strict.check_number(after["version"], "the version after"),
+            parts_after={
+                part: strict.check_hex(parts[part], f"the digest of {part}") for part in PARTS
+            },
+            rows=strict.check_number(removed["rows"], "the number of rows"),
+            labels=strict.check_number(removed["labels"], "the number of labels"),
+            rows_hash=strict.check_hex(removed["keyed_hash"], "the keyed hash of the rows"),
+            layout_refitted=strict.check_truth(
+                refitted["layout"], "whether the layout was refitted"
+            ),
+            weights_refitted=strict.check_truth(
+                refitted["weights"], "whether the weights were refitted"
+            ),
+            previous=previous,
+            libraries=_check_libraries(facts["libraries"]),
+            processor=strict.check_line(facts["processor"], "the processor"),
+            time=strict.check_time(facts["time"], "the time"),
+            backups=_check_backups(facts["backups"]),
         )
         if after["digest"] != receipt.digest_after:
             raise ValueError("the digest after is not that of its parts")
         return receipt
 
     def sign(self, keys: Keys) -> SignedReceipt:
-        """Return the receipt with the signature of these keys; one that could not be read again is refused."""
+        """Return the receipt with the signature of these keys.
+
+        One that could not be read again is refused.
+        """
         receipt = Receipt.from_json(self.to_json())
         return SignedReceipt(receipt, keys.public_key, keys.sign(_message(receipt)).hex())
 
@@ -157,11 +193,13 @@ class SignedReceipt:
     >>> clf = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"])
     >>> with recorded(clf, Keys.new(), request="2026-17") as record:
     ...     _ = clf.forget([["a", "b"]], ["x"]).refit()
-    >>> line = record.signed.encoded()
-    >>> again = SignedReceipt.decoded(line)
-    >>> again.verify(), again.receipt.rows, again.receipt.labels, again.receipt.digest_after == clf.digest()
-    (True, 1, 1, True)
-    >>> SignedReceipt.decoded(line.replace(b'"rows":1', b'"rows":2')).verify()
+    >>> line = record.signed.encode()
+    >>> again = SignedReceipt.decode(line)
+    >>> again.verify(), again.receipt.rows, again.receipt.labels
+    (True, 1, 1)
+    >>> again.receipt.digest_after == clf.digest()
+    True
+    >>> SignedReceipt.decode(line.replace(b'"rows":1', b'"rows":2')).verify()
     False
     """
 
@@ -172,45 +210,69 @@ class SignedReceipt:
     @property
     def hash(self) -> str:
         """The hash that the next receipt names as the one before it."""
-        return hashlib.blake2b(self.encoded(), digest_size=32, person=b"hammemo-receipt").hexdigest()
+        return hashlib.blake2b(self.encode(), digest_size=32, person=b"hammemo-receipt").hexdigest()
 
     def verify(self, public_key: str | None = None) -> bool:
-        """Return whether the signature is right and, with a public key that you know, made by its holder."""
-        is_theirs = public_key in (None, self.public_key)
-        return is_theirs and is_signed(self.public_key, _message(self.receipt), bytes.fromhex(self.signature))
+        """Return whether the signature is right.
 
-    def encoded(self) -> bytes:
+        With a public key that you know, also whether the holder of its private key has signed.
+        """
+        if public_key not in (None, self.public_key):
+            return False
+        signature = bytes.fromhex(self.signature)
+        return is_signed(self.public_key, _message(self.receipt), signature)
+
+    def encode(self) -> bytes:
         """Return one line of JSON, in canonical form, without the line end."""
-        held = {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
-        return strict.canonical(held)
+        facts = {
+            "receipt": self.receipt.to_json(),
+            "public_key": self.public_key,
+            "signature": self.signature,
+        }
+        return strict.canonical(facts)
 
     @classmethod
-    def decoded(cls, line: bytes) -> SignedReceipt:
-        """Return what `encoded` returned; ValueError, with the reason, for any other bytes. Nothing is verified."""
-        held = strict.check_names(strict.read_object(line), ("receipt", "public_key", "signature"), "it")
+    def decode(cls, line: bytes) -> SignedReceipt:
+        """Return what `encoded` returned; ValueError, with the reason, for any other bytes.
+
+        Nothing is verified.
+        """
+        facts = strict.check_names(
+            strict.read_object(line), ("receipt", "public_key", "signature"), "it"
+        )
         return cls(
-            Receipt.from_json(held["receipt"]),
-            strict.check_hex(held["public_key"], "the public key"),
-            strict.check_hex(held["signature"], "the signature", 64),
+            Receipt.from_json(facts["receipt"]),
+            strict.check_hex(facts["public_key"], "the public key"),
+            strict.check_hex(facts["signature"], "the signature", 64),
         )
 
 
-def keyed_digest(keys: Keys, digest: str) -> str:
-    """Return the keyed hash of a digest: without the keys, no guess about the rows can be confirmed by it."""
-    return keys.keyed(digest.encode(), b"digest before")
+def hash_digest(keys: Keys, digest: str) -> str:
+    """Return the keyed hash of a digest.
+
+    Without the keys, no guess about the rows can be confirmed by it.
+    """
+    return keys.hash_with_key(digest.encode(), b"digest before")
 
 
 @cache
-def used_libraries() -> Mapping[str, str]:
+def library_versions() -> Mapping[str, str]:
     """Return the versions of the libraries that models are made with, here."""
-    found = {name: version(name) for name in _LIBRARIES}
-    return MappingProxyType(found | {"python": platform.python_version()})
+    versions = {name: version(name) for name in _LIBRARIES}
+    versions["python"] = platform.python_version()
+    return MappingProxyType(versions)
 
 
 @cache
-def used_processor() -> str:
+def processor_kind() -> str:
     """Return the kind of this processor, and for which kind its linear algebra is written."""
-    kinds = sorted({str(found["architecture"]) for found in threadpool_info() if found.get("architecture")})
+    kinds = sorted(
+        {
+            str(library["architecture"])
+            for library in threadpool_info()
+            if library.get("architecture")
+        }
+    )
     return " ".join([platform.machine() or "unknown", *kinds])[:200]
 
 
@@ -218,18 +280,18 @@ def _message(receipt: Receipt) -> bytes:
     return f"{FORMAT} {VERSION}\n".encode() + strict.canonical(receipt.to_json())
 
 
-def _checked_libraries(given: Any) -> dict[str, str]:
-    if not isinstance(given, dict) or not 1 <= len(given) <= 32:
+def _check_libraries(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not 1 <= len(value) <= 32:
         raise ValueError("libraries is not a JSON object of 1 to 32 versions")
-    for text in (*given, *given.values()):
+    for text in (*value, *value.values()):
         strict.check_line(text, "a library or its version", 64)
-    return dict(given)
+    return dict(value)
 
 
-def _checked_backups(given: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(given, list) or len(given) > _MAX_BACKUPS:
+def _check_backups(value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list) or len(value) > _MAX_BACKUPS:
         raise ValueError(f"backups is not a list of at most {_MAX_BACKUPS:,}")
-    listed = [strict.check_names(backup, ("name", "expires"), "a backup") for backup in given]
+    listed = [strict.check_names(backup, ("name", "expires"), "a backup") for backup in value]
     names = [strict.check_line(backup["name"], "the name of a backup") for backup in listed]
     ends = [strict.check_time(backup["expires"], "the expiry of a backup") for backup in listed]
     return tuple(zip(names, ends, strict=True))

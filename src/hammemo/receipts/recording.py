@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import take_state
 from hammemo.edits.state import ModelState
-from hammemo.receipts.receipt import Receipt, SignedReceipt, keyed_digest, used_libraries, used_processor
+from hammemo.receipts.receipt import (
+    Receipt,
+    SignedReceipt,
+    hash_digest,
+    library_versions,
+    processor_kind,
+)
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
 from hammemo.receipts.strict_json import now as time_now
@@ -34,7 +40,8 @@ class Moment:
         The digest of each part.
     rows : int
     labels : frozenset
-        The labels that have rows or were declared; none where numbers are predicted. A receipt has their number only.
+        The labels that have rows or were declared; none where numbers are predicted. A receipt
+        has their number only.
     refitted : frozenset of str
         Which of "layout" and "weights" the last edit chose and fitted again.
     """
@@ -47,13 +54,22 @@ class Moment:
 
     @classmethod
     def of(cls, model: Learner, version: int | None = None) -> Moment:
-        """Return it for a fitted model as it is now; `version` is what a log counts, where there is one."""
+        """Return it for a fitted model as it is now.
+
+        `version` is what a log counts, where there is one.
+        """
         check_is_fitted(model)
         now = model.now()
         state = now.state
         number = getattr(now, "version_", 0) if version is None else version
         labels = state.memory.labels.tolist() if isinstance(state, ModelState) else ()
-        return cls(number, part_digests(now, state), state.n_examples, frozenset(labels), state.refitted)
+        return cls(
+            version=number,
+            parts=part_digests(now, state),
+            rows=state.n_examples,
+            labels=frozenset(labels),
+            refitted=state.refitted,
+        )
 
     @property
     def digest(self) -> str:
@@ -65,15 +81,16 @@ class Moment:
         before: Moment,
         forgotten: RowHash,
         request: str,
+        *,
         previous: str | None = None,
         backups: Iterable[tuple[str, str]] = (),
-        *,
         learnt: int = 0,
     ) -> SignedReceipt:
-        """Return a receipt of what was removed between another moment and this one, signed with the keys of the hash.
+        """Return a signed receipt of what was removed between another moment and this one.
 
-        The hash is that of the rows as they were given; rows of a receipt are windows where these are documents.
-        `learnt` is how many rows the same edit has learnt.
+        `forgotten` is the hash of the rows as they were given, with the keys that sign; rows of
+        a receipt are windows where these are documents. `learnt` is how many rows the same edit
+        has learned.
         """
         removed = before.rows + learnt - self.rows
         if removed < 0:
@@ -84,7 +101,7 @@ class Moment:
         receipt = Receipt(
             request=request,
             version_before=before.version,
-            digest_before=keyed_digest(forgotten.keys, before.digest),
+            digest_before=hash_digest(forgotten.keys, before.digest),
             version_after=self.version,
             parts_after=dict(self.parts),
             rows=removed,
@@ -93,8 +110,8 @@ class Moment:
             layout_refitted="layout" in self.refitted,
             weights_refitted="weights" in self.refitted,
             previous=previous,
-            libraries=used_libraries(),
-            processor=used_processor(),
+            libraries=library_versions(),
+            processor=processor_kind(),
             time=time_now(),
             backups=tuple(backups),
         )
@@ -110,15 +127,20 @@ class Record:
     def signed(self) -> SignedReceipt:
         """The signed receipt."""
         if self.receipt is None:
-            raise ValueError("The receipt is made when the block ends without an error: read it after the block.")
+            raise ValueError(
+                "The receipt is made when the block ends without an error: read it after the block."
+            )
         return self.receipt
 
 
 @contextmanager
-def recorded(model: Learner, keys: Keys, request: str, *, previous: SignedReceipt | None = None) -> Iterator[Record]:
-    """Make a signed receipt of what a block of code does to a model with `forget`, `forget_stream` and `refit`.
+def recorded(
+    model: Learner, keys: Keys, request: str, *, previous: SignedReceipt | None = None
+) -> Iterator[Record]:
+    """Make a signed receipt of what a block of code removes from a model.
 
-    To learn or to merge in the block is refused. If the block ends with an error, there is no receipt.
+    The block calls `forget`, `forget_stream` and `refit`; to learn or to merge is refused. If it
+    ends with an error, there is no receipt.
 
     Parameters
     ----------
@@ -142,27 +164,42 @@ def recorded(model: Learner, keys: Keys, request: str, *, previous: SignedReceip
     >>> receipt.rows, receipt.labels, receipt.layout_refitted, receipt.digest_after == clf.digest()
     (1, 0, True, True)
     """
-    keys.public_key  # noqa: B018  (refused before the model changes where cryptography is missing)
+    # refused before the model changes where cryptography is missing
+    keys.public_key  # noqa: B018
     check_line(request, "request")
     _set_witness(model, RowHash(keys))
     record = Record()
     try:
         before = Moment.of(model)
         yield record
-        after, forgotten = Moment.of(model), cast("RowHash", model.state.witness)
+        after = Moment.of(model)
+        forgotten = cast("RowHash", model.state.witness)
     finally:
         _set_witness(model, None)
     if after.version == before.version:
-        raise ValueError("Nothing was forgotten or refitted in the block, so there is nothing to give a receipt for.")
-    record.receipt = after.receipt_since(before, forgotten, request, None if previous is None else previous.hash)
+        raise ValueError(
+            "Nothing was forgotten or refitted in the block, so there is nothing to give a receipt "
+            "for."
+        )
+    record.receipt = after.receipt_since(
+        before,
+        forgotten,
+        request,
+        previous=None if previous is None else previous.hash,
+    )
 
 
 def _set_witness(model: Learner, witness: RowHash | None) -> None:
-    """Let a model count and hash what it forgets from now on, or no longer; it is no edit of the model."""
+    """Let a model count and hash what it forgets from now on, or no longer.
+
+    It is no edit of the model.
+    """
 
     def change(private: Learner) -> None:
         if witness is not None and model.state.witness is not None:
-            raise ValueError("A receipt of this model is being made already: begin another one after its block.")
+            raise ValueError(
+                "A receipt of this model is being made already: begin another one after its block."
+            )
         take_state(private, model.state.but(witness=witness))
 
     check_is_fitted(model)

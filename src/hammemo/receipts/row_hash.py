@@ -1,12 +1,14 @@
 """A keyed hash of the rows that a request asks to forget.
 
-With it a request id that is used again is compared with what it stood for before: the same rows are a repeat, other
-rows are another request. The hash is a sum of keyed hashes, one for each row, modulo 2^256, hashed once more with the
-key, the request id and the number of rows. So it does not depend on the order of the rows or on how they are batched,
-and equal rows in two requests have unequal hashes. Without the key a guess cannot be tested; the holder of the key can.
+With it a request id that is used again is compared with what it stood for before: the same rows
+are a repeat, other rows are another request. The hash is a sum of keyed hashes, one for each
+row, modulo 2^256, hashed once more with the key, the request id and the number of rows. So it
+does not depend on the order of the rows or on how they are batched, and equal rows in two
+requests have unequal hashes. Without the key a guess cannot be tested; the holder of the key
+can.
 
-Rows are hashed as they are given. Numbers that are equal are the same value, whatever their type; missing values are
-all the same.
+Rows are hashed as they are given. Numbers that are equal are the same value, whatever their
+type; missing values are all the same.
 """
 
 from __future__ import annotations
@@ -58,24 +60,34 @@ class RowHash:
 
     def plus(self, rows: Iterable[Iterable[Any]], times: Iterable[int] | None = None) -> RowHash:
         """Return it with more rows, each a list of values with the label last, or a document."""
-        n, total = self.rows, self.total
+        n = self.rows
+        total = self.total
         counts = None if times is None else iter(times)
         for row in rows:
             count = 1 if counts is None else next(counts)
             n += count
-            total += count * int(self.keys.keyed(canonical([_plain(value) for value in row]), b"forgotten row"), 16)
+            total += count * int(
+                self.keys.hash_with_key(
+                    canonical([_plain(value) for value in row]), b"forgotten row"
+                ),
+                16,
+            )
         return replace(self, rows=n, total=total % _MODULUS)
 
     def plus_examples(self, examples: Examples) -> RowHash:
         """Return it with the rows of examples."""
-        tokens, labels = [*examples.contexts.vocabulary.tolist(), None], examples.labels.tolist()
+        tokens = [*examples.contexts.vocabulary.tolist(), None]
+        labels = examples.labels.tolist()
         pairs = zip(examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), strict=True)
-        rows = ([*(tokens[rank] for rank in ranks), labels[label]] for ranks, label in pairs)  # -1 is the last one
+        # -1 is the last one
+        rows = ([*(tokens[rank] for rank in ranks), labels[label]] for ranks, label in pairs)
         return self.plus(rows, examples.multiplicity.tolist())
 
     def of_request(self, request: str) -> str:
         """Return the hash for a request, in hexadecimal digits."""
-        return self.keys.keyed(canonical([request, self.rows, f"{self.total:064x}"]), b"forgotten rows")
+        return self.keys.hash_with_key(
+            canonical([request, self.rows, f"{self.total:064x}"]), b"forgotten rows"
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """JSON from outside: one canonical form, and every value checked before it is used.
 
-The canonical form has sorted names, no blanks and ASCII only. What is signed is read in this form alone, so that a text
-with one other byte is another text.
+The canonical form has sorted names, no blanks and ASCII only. What is signed is read in this
+form alone, so that a text with one other byte is another text.
 """
 
 from __future__ import annotations
@@ -41,67 +41,73 @@ def read_object(text: bytes, most: int = MAX_BYTES) -> dict[str, Any]:
     if len(text) > most:
         raise ValueError(f"it has more than {most:,} bytes")
     try:
-        found = json.loads(text)
-        same = canonical(found) == text
+        value = json.loads(text)
+        same = canonical(value) == text
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     if not same:
-        raise ValueError("it is not written in the canonical form: a byte was changed, or it was reformatted")
-    return found
+        raise ValueError(
+            "it is not written in the canonical form: a byte was changed, or it was reformatted"
+        )
+    return value
 
 
-def check_names(given: Any, names: Iterable[str], what: str) -> dict[str, Any]:
+def check_names(value: Any, names: Iterable[str], what: str) -> dict[str, Any]:
     """Return a JSON object with exactly these names, or refuse it."""
-    wanted = sorted(names)
-    if not isinstance(given, dict) or sorted(given) != wanted:
-        raise ValueError(f"{what} does not have the entries {', '.join(wanted)}, and no other ones")
-    return given
+    expected = sorted(names)
+    if not isinstance(value, dict) or sorted(value) != expected:
+        raise ValueError(
+            f"{what} does not have the entries {', '.join(expected)}, and no other ones"
+        )
+    return value
 
 
-def check_number(given: Any, what: str) -> int:
+def check_number(value: Any, what: str) -> int:
     """Return a whole number, zero or more."""
-    if type(given) is not int or not 0 <= given < MAX_NUMBER:
+    if type(value) is not int or not 0 <= value < MAX_NUMBER:
         raise ValueError(f"{what} is not a whole number from 0 to 2^63")
-    return given
+    return value
 
 
-def check_truth(given: Any, what: str) -> bool:
+def check_truth(value: Any, what: str) -> bool:
     """Return true or false."""
-    if not isinstance(given, bool):
+    if not isinstance(value, bool):
         raise ValueError(f"{what} is neither true nor false")
-    return given
+    return value
 
 
-def check_line(given: Any, what: str, most: int = 200) -> str:
+def check_line(value: Any, what: str, most: int = 200) -> str:
     """Return one line of text."""
-    if not isinstance(given, str) or not 1 <= len(given) <= most or not given.isprintable():
+    if not isinstance(value, str) or not 1 <= len(value) <= most or not value.isprintable():
         raise ValueError(f"{what} is not a line of 1 to {most} printable characters")
-    return given
+    return value
 
 
-def check_hex(given: Any, what: str, n_bytes: int = 32) -> str:
+def check_hex(value: Any, what: str, n_bytes: int = 32) -> str:
     """Return bytes in lowercase hexadecimal digits."""
-    if not isinstance(given, str) or not re.fullmatch(f"[0-9a-f]{{{2 * n_bytes}}}", given, re.ASCII):
+    if not isinstance(value, str) or not re.fullmatch(
+        f"[0-9a-f]{{{2 * n_bytes}}}", value, re.ASCII
+    ):
         raise ValueError(f"{what} is not {2 * n_bytes} hexadecimal digits")
-    return given
+    return value
 
 
-def check_secret(given: Any, what: str) -> bytes:
+def check_secret(value: Any, what: str) -> bytes:
     """Return 32 bytes that are written in lowercase hexadecimal digits."""
-    return bytes.fromhex(check_hex(given, what))
+    return bytes.fromhex(check_hex(value, what))
 
 
-def check_time(given: Any, what: str) -> str:
+def check_time(value: Any, what: str) -> str:
     """Return a time in UTC, such as 2026-11-17T08:00:00Z."""
-    if not isinstance(given, str) or not _TIME.fullmatch(given):
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise ValueError(f"{what} is not a time such as 2026-11-17T08:00:00Z")
     try:
-        datetime.fromisoformat(given)
+        datetime.fromisoformat(value)
     except ValueError:
         raise ValueError(f"{what} is not a time such as 2026-11-17T08:00:00Z") from None
-    return given
+    return value
 
 
 def now() -> str:

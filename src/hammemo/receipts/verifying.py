@@ -1,9 +1,9 @@
 """What can be proven of a model by someone who has the rows that should remain.
 
-The rows are fitted from nothing, with the parameters, the seed, the types and the declared labels of the model, and the
-result is compared with the model part by part. No code that forgets is used. Where not all parts are equal, the rows
-are counted under the model's own layout: the counts and the kept rows must be equal in any case, or the model holds
-other rows.
+The rows are fitted from nothing, with the parameters, the seed, the types and the declared
+labels of the model, and the result is compared with the model part by part. No code that
+forgets is used. Where not all parts are equal, the rows are counted under the model's own
+layout: the counts and the kept rows must be equal in any case, or the model holds other rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from hammemo.edits.sync import compared
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Gaussian
-from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
+from hammemo.receipts.receipt import (
+    Receipt,
+    SignedReceipt,
+    library_versions,
+    processor_kind,
+)
 from hammemo.tasks.labels.streams import known_cutting
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ class Result(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """A result, and which parts of the model are those of a model that is made of the remaining rows alone.
+    """What was proven, and which parts are those of a model of the remaining rows alone.
 
     Parameters
     ----------
@@ -54,8 +59,9 @@ class Check:
         How many remaining rows there are. For documents, these are their windows.
     same : mapping of str to bool
     gone, new : int, optional
-        How many rows of the model are not among the remaining ones, and how many of these the model does not hold:
-        what `sync` would forget and learn. None where the model does not know its rows, and for documents.
+        How many rows of the model are not among the remaining ones, and how many of these the
+        model does not hold: what `sync` would forget and learn. None where the model does not
+        know its rows, and for documents.
     """
 
     result: Result
@@ -68,21 +74,23 @@ class Check:
     def sentence(self) -> str:
         """The result in plain words."""
         others = ", ".join(part for part, same in self.same.items() if not same)
-        these = f"these {self.rows:,} rows" if self.rows != 1 else "this 1 row"
+        rows = f"these {self.rows:,} rows" if self.rows != 1 else "this 1 row"
         return {
-            Result.PROVEN: f"Proven: a model that learns only {these} is the same to the byte.",
+            Result.PROVEN: f"Proven: a model that learns only {rows} is the same to the byte.",
             Result.COUNTS: (
-                f"Counts proven, layout or weights not refitted: the counts are those of {these}, but {others} may "
-                "still depend on removed rows. Refit the model, and verify it again."
+                "Counts proven, layout or weights not refitted: the counts are those of "
+                f"{rows}, but {others} may still depend on removed rows. Refit the model, and "
+                "verify it again."
             ),
             Result.COUNTS_UNDER_LAYOUT: (
-                "Beyond the budget of kept rows, counts proven under the given layout: the counts are those of "
-                f"{these}, and the weights are fitted to kept rows among them. The layout may still depend on removed "
-                "rows."
+                "Beyond the budget of kept rows, counts proven under the given layout: the "
+                f"counts are those of {rows}, and the weights are fitted to kept rows among "
+                "them. The layout may still depend on removed rows."
             ),
             Result.REFUTED: (
-                f"Not proven: the model does not hold just {these}. Different: {others}. Either the model holds other "
-                f"rows, or these are not the rows that remain, with their types.{self._difference}"
+                f"Not proven: the model does not hold just {rows}. Different: {others}. Either "
+                "the model holds other rows, or these are not the rows that remain, with their "
+                f"types.{self._difference}"
             ),
         }[self.result]
 
@@ -90,7 +98,10 @@ class Check:
     def _difference(self) -> str:
         if self.gone is None or self.new is None:
             return ""
-        return f" The model holds {self.gone:,} other rows, and {self.new:,} of these are missing in it."
+        return (
+            f" The model holds {self.gone:,} other rows, and {self.new:,} of these are missing in "
+            "it."
+        )
 
 
 def check_rows(model: Learner, rows: Any) -> Check:
@@ -107,7 +118,8 @@ def check_rows(model: Learner, rows: Any) -> Check:
     --------
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.receipts import check_rows
-    >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+    >>> X = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50
+    >>> y = ["no", "no", "yes", "yes"] * 50
     >>> clf = MemoryClassifier().fit(X, y).forget(X[:20], y[:20])
     >>> check_rows(clf, (X[20:], y[20:])).result
     <Result.COUNTS: 'counts proven, layout or weights not refitted'>
@@ -117,7 +129,7 @@ def check_rows(model: Learner, rows: Any) -> Check:
     model = model.snapshot()
     pairs = [rows] if isinstance(rows, tuple) and len(rows) == 2 else list(rows)
     pairs = [(X, y) for X, y in pairs if len(y)]
-    fresh: Any = _emptied(model)
+    fresh: Any = _empty_copy(model)
     if pairs:
         fresh.refit(rows=pairs)
     else:
@@ -127,20 +139,27 @@ def check_rows(model: Learner, rows: Any) -> Check:
         for X, y in pairs:
             counted.partial_fit(X, y, choose=False)
 
-    found = _checked(model, fresh, count)
-    return _with_difference(found, model, pairs) if found.result is Result.REFUTED else found
+    check = _check(model, fresh, count)
+    return _with_difference(check, model, pairs) if check.result is Result.REFUTED else check
 
 
 def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]]) -> Check:
     """Return the check with the rows that differ counted, as `sync` counts them."""
     if not pairs or model.state.documents is not None:
         return check
-    *_, found = compared(model.table_edits(), model.state, [(X, y, None) for X, y in pairs])
-    return check if found is None else replace(check, gone=found.n_gone, new=found.n_new)
+    *_, difference = compared(model.table_edits(), model.state, [(X, y, None) for X, y in pairs])
+    return (
+        check
+        if difference is None
+        else replace(check, gone=difference.n_gone, new=difference.n_new)
+    )
 
 
 def check_documents(
-    model: MemoryClassifier, documents: Any, classes: Sequence[Any] | None = None, cases: Iterable[Any] | None = None
+    model: MemoryClassifier,
+    documents: Any,
+    classes: Sequence[Any] | None = None,
+    cases: Iterable[Any] | None = None,
 ) -> Check:
     """Compare a model of documents with one that is made of the documents that should remain.
 
@@ -153,42 +172,57 @@ def check_documents(
     classes : sequence, optional
         As the documents were learnt.
     cases : iterable, optional
-        The id of the case of each document. Cases are compared if they are given and the model has one for every
-        document that it keeps; otherwise only the documents are.
+        The id of the case of each document. Cases are compared if they are given and the model
+        has one for every document that it keeps; otherwise only the documents are.
 
     Examples
     --------
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.receipts.verifying import check_documents
     >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
-    >>> shop = MemoryClassifier().fit_stream(visits, h=3, short="pad").forget_stream(visits[:1]).refit()
+    >>> shop = MemoryClassifier().fit_stream(visits, h=3, short="pad")
+    >>> shop = shop.forget_stream(visits[:1]).refit()
     >>> print(check_documents(shop, visits[1:]).sentence)
     Proven: a model that learns only these 60 rows is the same to the byte.
     """
-    model, documents = model.snapshot(), list(documents)
-    kept, ids = model.state.documents, None if cases is None else list(cases)
+    model = model.snapshot()
+    documents = list(documents)
+    kept = model.state.documents
+    ids = None if cases is None else list(cases)
     if kept is not None and (ids is None or not kept.all_have_cases):
         assert model.state.store is not None
         take_state(model, model.state.but(store=model.state.store.with_kept(kept.without_cases())))
         ids = None
     if not documents:
-        fresh = _emptied(model)
+        fresh = _empty_copy(model)
         _refit_nothing(fresh)
-        return _checked(model, fresh, lambda _: None)
-    h, cutting = model.sites_.h, known_cutting(model.state)
-    cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad, "cases": ids}
+        return _check(model, fresh, lambda _: None)
+    h = model.sites_.h
+    cutting = known_cutting(model.state)
+    cut: dict[str, Any] = {
+        "classes": classes,
+        "short": cutting.short,
+        "pad": cutting.pad,
+        "cases": ids,
+    }
     fresh = clone(model)
     fresh.random_state = model.memory_.seed
     fresh.fit_stream(documents, h, **cut)
     fresh.random_state = model.random_state
     take_state(fresh, fresh.state.but(label_dtype=model.label_dtype_))
-    return _checked(model, fresh, lambda counted: counted.partial_fit_stream(documents, h, **cut))
+    return _check(model, fresh, lambda counted: counted.partial_fit_stream(documents, h, **cut))
 
 
 def check_receipts(
-    receipts: Sequence[SignedReceipt], digest: str, public_key: str | None = None, *, where: str = "The file"
+    receipts: Sequence[SignedReceipt],
+    digest: str,
+    public_key: str | None = None,
+    *,
+    where: str = "The file",
 ) -> SignedReceipt:
-    """Return the last receipt if all are signed and it is of the model with this digest; ValueError says what is wrong.
+    """Return the last receipt if all are signed and it is of the model with this digest.
+
+    ValueError says what is wrong.
 
     Parameters
     ----------
@@ -203,32 +237,44 @@ def check_receipts(
     """
     for line, signed in enumerate(receipts, 1):
         if not signed.verify():
-            raise ValueError(f"{where}, line {line}: the signature is wrong. The receipt was changed, or is forged.")
+            raise ValueError(
+                f"{where}, line {line}: the signature is wrong. The receipt was changed, or is "
+                "forged."
+            )
     last = receipts[-1]
     if public_key is not None and last.public_key != public_key:
-        raise ValueError(f"{where}, line {len(receipts)}, is signed with another key than the one you gave.")
+        raise ValueError(
+            f"{where}, line {len(receipts)}, is signed with another key than the one you gave."
+        )
     if last.receipt.digest_after == digest:
         return last
-    of_model = [line for line, signed in enumerate(receipts, 1) if signed.receipt.digest_after == digest]
+    of_model = [
+        line for line, signed in enumerate(receipts, 1) if signed.receipt.digest_after == digest
+    ]
     if of_model:
         raise ValueError(
-            f"The model is that of line {of_model[-1]} of {where}, and there are later receipts: it is an old copy."
+            f"The model is that of line {of_model[-1]} of {where}, and there are later "
+            "receipts: it is an old copy."
         )
     raise ValueError(
-        f"The model is not the one of the last receipt in {where} (request {last.receipt.request}): one of the two was "
-        "changed since, or they do not belong together."
+        f"The model is not the one of the last receipt in {where} (request "
+        f"{last.receipt.request}): one of the two was changed since, or they do not belong "
+        "together."
     )
 
 
-def made_elsewhere(receipt: Receipt) -> str:
-    """Return how the versions and the processor of a receipt differ from those here; nothing where they do not."""
-    here = {**used_libraries(), "processor": used_processor()}
-    there = {**receipt.libraries, "processor": receipt.processor}
-    names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
-    return "; ".join(f"{name} {there.get(name, 'none')} there and {here.get(name, 'none')} here" for name in names)
+def compare_origin(receipt: Receipt) -> str:
+    """Return how the versions and the processor of a receipt differ from those here, if they do."""
+    local = {**library_versions(), "processor": processor_kind()}
+    signed = {**receipt.libraries, "processor": receipt.processor}
+    names = [name for name in sorted({*local, *signed}) if local.get(name) != signed.get(name)]
+    return "; ".join(
+        f"{name} {signed.get(name, 'none')} there and {local.get(name, 'none')} here"
+        for name in names
+    )
 
 
-def _emptied(model: AnyModel) -> AnyModel:
+def _empty_copy(model: AnyModel) -> AnyModel:
     """Return a model of the same layout and declared labels that holds nothing."""
     fresh = model.empty_like()
     if isinstance(model, MemoryClassifier) and isinstance(fresh, MemoryClassifier):
@@ -245,33 +291,42 @@ def _refit_nothing(fresh: Learner) -> None:
         return
     state = fresh.state
     if state.store is not None and state.kept is not None:
-        is_of_documents, seed = state.documents is not None, state.store.seed
-        empty = fresh.settings().empty_store(state.store.h, seed, state.vote, documents=is_of_documents)
+        is_of_documents = state.documents is not None
+        seed = state.store.seed
+        empty = fresh.settings().empty_store(
+            state.store.h, seed, state.vote, documents=is_of_documents
+        )
         take_state(fresh, state.but(store=empty, pinned=False))
         fresh.refit()
 
 
-def _compared(model: Learner, other: Learner) -> dict[str, bool]:
-    mine, theirs = part_digests(model, model.state), part_digests(other, other.state)
-    return {part: digest == theirs[part] for part, digest in mine.items()}
+def _compare_parts(model: Learner, other: Learner) -> dict[str, bool]:
+    digests = part_digests(model, model.state)
+    other_digests = part_digests(other, other.state)
+    return {part: digest == other_digests[part] for part, digest in digests.items()}
 
 
-def _checked(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check:
-    """Return what is proven by a fresh model or, where it differs, by the rows that are counted under the layout."""
-    same, kept = _compared(model, fresh), model.state.kept
+def _check(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check:
+    """Return what is proven by a fresh model.
+
+    Where that differs, the rows are counted under the model's own layout.
+    """
+    same = _compare_parts(model, fresh)
+    kept = model.state.kept
     if all(same.values()):
         return Check(Result.PROVEN, model.state.n_examples, same)
-    counted: Any = _emptied(model)
+    counted: Any = _empty_copy(model)
     count(counted)
-    sums = _compared(model, counted)
+    sums = _compare_parts(model, counted)
     if not all(sums[part] for part in _SUMS):
         _refuse_rounding(model.state.memory)
         different = {part: sums[part] for part in _SUMS}
         return Check(Result.REFUTED, counted.state.n_examples, different)
-    same |= dict.fromkeys(_SUMS, True)  # they differ from those of the fresh one by its other layout only
+    # they differ from those of the fresh one by its other layout only
+    same.update(dict.fromkeys(_SUMS, True))
     if kept is not None and not kept.holds_all:
         again = model.snapshot().refit(what="weights")
-        if _compared(model, again)["weights"]:
+        if _compare_parts(model, again)["weights"]:
             return Check(Result.COUNTS_UNDER_LAYOUT, model.state.n_examples, same)
     return Check(Result.COUNTS, model.state.n_examples, same)
 
@@ -279,6 +334,7 @@ def _checked(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Che
 def _refuse_rounding(memory: Any) -> None:
     if isinstance(memory, Gaussian) and not memory.exact:
         raise ValueError(
-            "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to rounding. Use "
-            "Gaussian(exact=True); or keep rows, refit the model, and verify it again."
+            "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to "
+            "rounding. Use Gaussian(exact=True); or keep rows, refit the model, and verify it "
+            "again."
         )

@@ -244,7 +244,7 @@ class TableSchema:
         schema = self.with_names(first)
         if len(schema.kinds) == len(schema.known_columns) + 1:
             return _Settled(schema, chain([first], batches))
-        if first.is_text and not self.is_target:
+        if first.typing == column_kinds.Typing.TEXTS and not self.is_target:
             _warn_of_number_labels(first, schema.label)
         if schema.numeric == "none":
             all_names = [NAMES_ONLY] * len(schema.known_columns)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hammemo.receipts.chains import ReceiptFile
 from hammemo.receipts.keys import Keys, read_keys
-from hammemo.receipts.receipt import Receipt, SignedReceipt, used_libraries, used_processor
+from hammemo.receipts.receipt import Receipt, SignedReceipt, library_versions, processor_kind
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import now
 from hammemo_server.edits.operations import LoggedChoice, LoggedRefit, Malformed, decode_body
@@ -113,7 +113,7 @@ class Signing:
 
     def store_form(self, op: str, signed: SignedReceipt) -> IssuedReceipt:
         """Return a receipt as the log keeps it; `op` is the id as it is stored."""
-        body = signed.encoded()
+        body = signed.encode()
         if self._notes is not None:
             body = self._notes.seal(body, _place(op))
         return IssuedReceipt(bytes.fromhex(signed.hash), body)
@@ -151,8 +151,8 @@ def issue_receipts(
     vault.drop_expired()
     keys = vault.keys()
     parts_after = model.digest(parts=True)
-    libraries = used_libraries()
-    processor = used_processor()
+    libraries = library_versions()
+    processor = processor_kind()
     newest = log.mark(NEWEST_RECEIPT)
     previous = None if newest is None else newest.hex()
     finished: list[tuple[Erasure, Line]] = []
@@ -176,7 +176,7 @@ def issue_receipts(
             time=now(),
         ).sign(keys)
         previous = signed.hash
-        sealed = vault.notes.seal(signed.encoded(), erasure.op.encode())
+        sealed = vault.notes.seal(signed.encode(), erasure.op.encode())
         line = Line(
             at=time.time(),
             token="",

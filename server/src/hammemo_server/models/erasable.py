@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hammemo.estimators.regressor import MemoryRegressor
-from hammemo.receipts.receipt import keyed_digest
+from hammemo.receipts.receipt import hash_digest
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits import operations as edits
 from hammemo_server.erasure.journal import (
@@ -326,7 +326,7 @@ class ErasableModel(WrittenModel):
             for position, subject in enumerate(removed, first)
         ]
         contents = vault.new_contents(records)
-        digest_before = keyed_digest(vault.keys(), model.digest())
+        digest_before = hash_digest(vault.keys(), model.digest())
         is_choice = refit is not None and isinstance(edits.decode_body(refit), edits.LoggedChoice)
         entries = []
         for position, subject in enumerate(removed, first):

@@ -234,7 +234,7 @@ class ServedModel:
             receipt = receipt_of(self._journal, erasure)
             version = erasure.position
             if receipt:
-                version = SignedReceipt.decoded(receipt).receipt.version_after
+                version = SignedReceipt.decode(receipt).receipt.version_after
             return ErasureState(version, erasure.state, receipt)
         except (LogError, KeyGone, ValueError) as error:
             raise Unavailable("Erasures cannot be read now: try again later.") from error

@@ -109,7 +109,7 @@ class Waiting:
 
     def acknowledge(self, version: int) -> None:
         """Answer that it was applied, with its receipt."""
-        receipt = "" if self.issued is None else self.issued.encoded().decode()
+        receipt = "" if self.issued is None else self.issued.encode().decode()
         self.future.set_result(Acknowledgement(version, "applied", receipt))
 
     def refuse(self, error: BaseException) -> None:

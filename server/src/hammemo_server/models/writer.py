@@ -447,7 +447,7 @@ class WrittenModel(ServedModel):
         if entry is None:
             return False
         version, receipt = entry
-        if signing.is_of(SignedReceipt.decoded(receipt.encode()), waiting.list_hashed_rows()):
+        if signing.is_of(SignedReceipt.decode(receipt.encode()), waiting.list_hashed_rows()):
             waiting.future.set_result(edits.Acknowledgement(version, "repeated", receipt))
         else:
             waiting.refuse(refuse_reused(waiting.request))

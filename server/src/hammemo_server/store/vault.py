@@ -105,7 +105,7 @@ class Vault:
         self._read: tuple[tuple[int, ...], Keys] | None = None
         self.model = blake2b(log_key, digest_size=8, person=b"hammemo model").hexdigest()
         self.database = f"{self.model}.{database.hex()}" if database else self.model
-        model_key = bytes.fromhex(self.keys().keyed(self.model.encode(), b"model"))
+        model_key = bytes.fromhex(self.keys().hash_with_key(self.model.encode(), b"model"))
         self._subjects = blake2b(b"subjects", key=model_key, digest_size=32).digest()
         self._ops = blake2b(b"operations", key=model_key, digest_size=32).digest()
         self.notes = Cipher(blake2b(b"notes", key=model_key, digest_size=32).digest())
