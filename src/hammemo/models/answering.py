@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.zones import Zones
     from hammemo.votes import Vote
 
 
@@ -64,6 +65,8 @@ class ModelView(NamedTuple):
         How rows with numbers become contexts; None for names.
     names : ndarray, optional
         The names of the columns.
+    zones : mapping of int to str, optional
+        The zones of columns of times; by default each question is read by its own clock.
     known_classes : ndarray, optional
         The labels in sorted order, where they were made before.
     """
@@ -75,6 +78,7 @@ class ModelView(NamedTuple):
     cutting: Cutting | None = None
     cells: Cells | None = None
     names: Array | None = None
+    zones: Zones | None = None
     known_classes: Array | None = None
 
     def classes(self) -> Array:
@@ -90,7 +94,7 @@ class ModelView(NamedTuple):
         """Return the contexts of rows that have no names of columns."""
         if self.cells is None:
             return contexts_of_length(X, self.scorer.sites.h, self.missing)
-        return contexts_with_numbers(X, self.cells.kinds, self.missing)
+        return contexts_with_numbers(X, self.cells.kinds, self.missing, self.zones)
 
     def seen(self, X: Any, contexts: Contexts) -> list[Ints]:
         """Return the columns of the tokens that each query holds, also of those before its context."""

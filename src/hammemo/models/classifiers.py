@@ -1010,7 +1010,16 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
         scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
         missing, names = self.settings().missing, state.columns.names
-        return ModelView(scorer, version.contexts, state.label_dtype, missing, state.cutting, cells, names)
+        return ModelView(
+            scorer,
+            version.contexts,
+            state.label_dtype,
+            missing,
+            state.cutting,
+            cells,
+            names=names,
+            zones=state.columns.zones,
+        )
 
     def contexts(self, X: Any) -> Contexts:
         """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array, Ints
+    from hammemo.tokens.zones import Zones
 
 
 class ReadingRules(Protocol):
@@ -191,13 +192,13 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
     return contexts
 
 
-def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
-    """Return the contexts of a question, where only the kinds of the columns are known."""
+def contexts_with_numbers(X: Any, kinds: str, missing: str, zones: Zones | None = None) -> Contexts:
+    """Return the contexts of a question, where only the kinds and, perhaps, the zones of the columns are known."""
     columns = table_columns(X)
     if columns is None or len(columns) != len(kinds):
         n = 0 if columns is None else len(columns)
         raise ValueError(f"The model was fitted on tables of {len(kinds)} columns; X has {n}.")
-    return Contexts(tokens_of(columns, kinds, missing, None, learning=False))
+    return Contexts(tokens_of(columns, kinds, missing, None, learning=False, zones=zones))
 
 
 def _table(
