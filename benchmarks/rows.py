@@ -5,8 +5,9 @@
 A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge` of models that
 chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of columns, labels, weights, missing
 values, memories, votes, kernels and seeds; some tables hold rows that were made to have equal hashes. A third of the
-tables leave it to the rows which columns are numbers, in arrays or in data frames: batches may hold missing values or
-whole numbers only where others hold fractions or dates. At the end
+tables leave it to the rows which columns are numbers, in arrays, in data frames or in tables of Arrow: batches may hold
+missing values or whole numbers only where others hold fractions or dates. Some dates have a zone, some categories an
+order, and some columns of Arrow are dictionaries with nulls. At the end
 `refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
 left, in another order. What is declared (the type of the labels) is the same for both.
 
@@ -28,9 +29,11 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from hammemo import MemoryClassifier, load, save
 from hammemo._progress import progress_bar
@@ -43,7 +46,7 @@ from hammemo.votes import LogLinear, Mixture
 from measures import options, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hammemo.paper.experiments.measuring import Row
 
@@ -78,6 +81,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "documents, small sample": {"vote": LogLinear(sample=40)},
 }
 
+_BERLIN = ZoneInfo("Europe/Berlin")
+
 _VALUES: dict[str, list[Any]] = {
     "integers": [-2, -1, 0, 1, 2],
     "strings": ["a", "b", "ü", "", "1"],
@@ -88,13 +93,22 @@ _VALUES: dict[str, list[Any]] = {
     "large": [2**62, 2**53 + 1, 2**53, -(2**63) + 1],
     "late": [*[None] * 6, 1, 2, 3, 0.5],
     "dates": [*[None] * 3, *(datetime(2026, 1, day, day) for day in range(1, 9))],
+    "aware": [*[None] * 3, *(datetime(2026, 3, 26 + day, 3 * day, tzinfo=_BERLIN) for day in range(6))],
+    "coded": [None, "a", "b", "ü"],
+    "ordered": [None, "S", "M", "L"],
 }
+"""Of aware dates some are of the days between which the clock is changed; the others are of Arrow and of pandas."""
 
 _NUMBERS = ("integers", "floats", "measures", "large")
 """The kinds that may be columns of numbers."""
 
-_IN_FRAMES = ("integers", "strings", "floats", "truth", "measures", "dates")
-"""The kinds that have one type in a data frame; its missing values are of no type."""
+_TIMES = ("dates", "aware")
+
+_IN_FRAMES: dict[str, tuple[str, ...]] = {
+    "pandas": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "ordered"),
+    "Arrow": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "coded"),
+}
+"""The kinds that have one type in a data frame, or in a table of Arrow; missing values are of no type."""
 
 _LABELS: dict[str, list[Any]] = {
     "integers": [0, 1, 2, -5],
@@ -134,6 +148,7 @@ class History:
 
     way = "Python"
     kind = "rows"
+    kinds: Sequence[str] = ()
     configurations = CONFIGURATIONS
     steps: tuple[str, ...] = (
         *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label"),
@@ -154,8 +169,11 @@ class History:
     def draw_kinds(self) -> None:
         """Draw of what kinds the columns are, and how many rows there are."""
         self.numeric = ("none", "asked", "auto")[int(self.rng.integers(3))]
-        self.as_frame = self.numeric == "auto" and self.rng.random() < 0.4
-        known = _IN_FRAMES if self.as_frame else [k for k in _VALUES if k != "dates" or self.numeric == "auto"]
+        self.as_frame = self.numeric == "auto" and self.rng.random() < 0.5
+        self.frames = ("pandas", "Arrow")[int(self.rng.integers(2))]
+        known = list(_IN_FRAMES[self.frames])
+        if not self.as_frame:
+            known = [kind for kind in _VALUES if kind not in _TIMES or self.numeric == "auto"]
         if self.numeric == "auto" and not isinstance(self.params.get("kernel"), str):
             known = [k for k in known if k != "missing"]  # a string after whole numbers would be refused
         self.kinds = [known[k] for k in self.rng.integers(0, len(known), self.rng.integers(2, 6))]
@@ -204,10 +222,10 @@ class History:
     def learn_one(self) -> None:
         """Learn one row."""
         row = self.drawn()[0]
-        if "dates" in self.kinds or self.as_frame:  # `learn_one` decides no kinds, and takes a row for a list
-            self.model.partial_fit(*self.given([row]))
-        else:
+        if not self.as_frame and not set(_TIMES).intersection(self.kinds):
             self.model.learn_one(*row)
+        else:  # `learn_one` decides no kinds, and takes a row for a list
+            self.model.partial_fit(*self.given([row]))
         self.held.append(row)
 
     def forget(self) -> None:
@@ -235,8 +253,15 @@ class History:
         X, y = _given(rows)
         if not self.as_frame:
             return X, y
-        frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
-        return frame.infer_objects(), y
+        if self.frames == "Arrow":
+            columns = {f"c{j}": pa.array(column.tolist()) for j, column in enumerate(X.T)}
+            coded = {f"c{j}": columns[f"c{j}"].dictionary_encode() for j, k in enumerate(self.kinds) if k == "coded"}
+            return pa.table({**columns, **coded}), y
+        frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).infer_objects()
+        for j, kind in enumerate(self.kinds):
+            if kind == "ordered":
+                frame[f"c{j}"] = pd.Categorical(X[:, j], categories=["S", "M", "L"], ordered=True)
+        return frame, y
 
     def forget_one(self) -> None:
         """Forget one row."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hammemo import MemoryClassifier, engines, load, save
 from rows import CaseHistory, DocumentHistory, Held, History
@@ -33,10 +35,20 @@ _VALUES: Final[dict[str, list[Any]]] = {
         *(pd.Timestamp(2026, 1, day, day) for day in range(1, 9)),
         *[pd.NaT] * 3,
     ],
+    "aware": [*(pd.Timestamp(2026, 1, day, day, tz="UTC") for day in range(1, 9)), *[pd.NaT] * 3],
+    "coded": ["a", "b", None],
 }
 _ONE_THREAD: Final = engines.Machines("threads", workers=1, shard_bytes=512)
 _SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
-_DTYPES: Final = {"names": object, "integers": np.int64, "measures": float, "lacking": float, "dates": "datetime64[us]"}
+_DTYPES: Final[dict[str, Any]] = {
+    "names": object,
+    "integers": np.int64,
+    "measures": float,
+    "lacking": float,
+    "dates": "datetime64[us]",
+    "aware": "datetime64[us, UTC]",  # offsets in CSV are read in UTC
+    "coded": object,
+}
 
 
 class TableHistory(History):
@@ -96,8 +108,16 @@ class TableHistory(History):
         if path.suffix == ".csv":
             frame.to_csv(path, index=False)
         else:
-            frame.to_parquet(path, index=False)
+            pq.write_table(self.coded(frame), path)
         return str(path)
+
+    def coded(self, frame: pd.DataFrame) -> pa.Table:
+        """Return a table as one of Arrow, some of whose columns are dictionaries with nulls."""
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        for j, kind in enumerate(self.kinds):
+            if kind == "coded":
+                table = table.set_column(j, f"c{j}", table.column(j).dictionary_encode())
+        return table
 
 
 class EngineHistory(TableHistory):

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
+from hammemo.files.descriptions import stored_zones
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.columns import read_times
 from hammemo.tokens.zones import AwareTimes, aware_time, is_offset, join_zones, local_times, name_zone
@@ -153,6 +154,14 @@ def test_single_rows_are_read_as_batches_are(model: str) -> None:
     assert fitted.refit().digest() == before
 
 
+def test_explanations_read_the_clock_of_the_column() -> None:
+    fitted = fit("classifier", zoned(BERLIN))
+    rows = [zoned(zone)["when"][7].to_pydatetime() for zone in (BERLIN, "America/New_York")]
+    assert str(fitted.explain(rows[:1])) == str(fitted.explain(rows[1:]))
+    with pytest.raises(ValueError, match="has no zone"):
+        fitted.explain([zoned(None)["when"][7].to_pydatetime()])
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_column_without_values_takes_the_zone_that_comes(model: str) -> None:
     X = zoned(BERLIN).assign(x=np.arange(N) / 7)
@@ -244,3 +253,21 @@ def test_parts_of_a_column_keep_its_zone() -> None:
     times = AwareTimes.from_moments(np.array(["2026-01-01"] * 3, "M8[s]"), ZoneInfo(BERLIN))
     assert read_times(times[1:], "Column 0").zones == {BERLIN}
     assert read_times(np.asarray(times), "Column 0").zones == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("zones", "message"),
+    [
+        ({"../../etc/passwd": [0]}, "the zones of its columns are not valid"),
+        ({BERLIN: []}, "the zones of its columns are not valid"),
+        ({BERLIN: [1]}, "the zone of a column that holds no dates"),
+        ({BERLIN: [-1]}, "the zone of a column that holds no dates"),
+        ({BERLIN: [True]}, "the zone of a column that holds no dates"),
+        ({BERLIN: [0], "UTC": [0]}, "two zones for one column"),
+    ],
+)
+def test_zones_of_crafted_files_are_refused(zones: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stored_zones({"zones": zones}, "dt")
+    assert stored_zones({}, "dt") == {}
+    assert stored_zones({"zones": {"UTC": [0]}}, "dt") == {0: "UTC"}

@@ -734,8 +734,8 @@ def _refuse_fractions(labels: Array, name: str) -> None:
     for value in labels.tolist():
         if isinstance(value, float) and not value.is_integer():
             raise ValueError(
-                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: predict numbers with "
-                f"--target {name} instead of --label (in Python, MemoryRegressor)."
+                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: to predict a number, use "
+                f"target={name!r} and no label= (in Python, MemoryRegressor)."
             )
 
 
@@ -749,7 +749,7 @@ def _warn_of_number_labels(batch: Batch, name: str | None) -> None:
     if None not in numbers and len(fractions) >= _MANY_FRACTIONS:
         warnings.warn(
             f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, each of which is "
-            f"learned as a name: predict numbers with --target {name} instead of --label.",
+            f"learned as a name: to predict a number, use target={name!r} and no label=.",
             UserWarning,
             stacklevel=2,
         )

@@ -239,8 +239,8 @@ def as_label(value: Any) -> Token:
     token = as_token(value)
     if token == NO_TOKEN:
         raise ValueError(
-            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here (hammemo.NO_TOKEN): "
-            "use another number as this label, or make strings of all labels with str()."
+            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here (hammemo.NO_TOKEN) "
+            "and cannot be a label: use another number, or make strings of all labels with str()."
         )
     return token
 

@@ -70,6 +70,8 @@ class ModelView(NamedTuple):
         How rows with numbers become contexts; None for names.
     names : ndarray, optional
         The names of the columns.
+    zones : mapping of int to str, optional
+        The zones of columns of times; by default each question is read by its own clock.
     known_classes : ndarray, optional
         The labels in sorted order, where they were made before.
     zones : mapping of int to str, optional
@@ -83,6 +85,7 @@ class ModelView(NamedTuple):
     cutting: Cutting | None = None
     cells: Cells | None = None
     names: Array | None = None
+    zones: Zones | None = None
     known_classes: Array | None = None
     zones: Zones | None = None
 
