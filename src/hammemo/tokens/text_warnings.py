@@ -37,8 +37,8 @@ _MOST_NAMED: Final = 5
 _NA: Final = frozenset(NA_TEXTS)
 
 
-def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> None:
-    """Warn once of columns of names whose values are numbers or dates as strings.
+def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> bool:
+    """Warn once of columns of names whose values are numbers or dates as strings; return whether there was a warning.
 
     Parameters
     ----------
@@ -58,13 +58,14 @@ def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None)
             places.append(_name_in_words(place, names))
             advice.append(words)
     if not advice:
-        return
+        return False
     more = places[1:]
     rest = ""
     if more:
         hidden = f" and {len(more) - _MOST_NAMED:,} more" if len(more) > _MOST_NAMED else ""
         rest = f" Columns of the same sort: {', '.join(more[:_MOST_NAMED])}{hidden}."
     warnings.warn(f"Column {places[0]} holds {advice[0]}{rest}", UserWarning, stacklevel=2)
+    return True
 
 
 def _name_in_words(place: int, names: Sequence[Any] | None) -> str:
