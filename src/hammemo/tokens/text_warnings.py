@@ -38,7 +38,7 @@ _NA: Final = frozenset(NA_TEXTS)
 
 
 def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> bool:
-    """Warn once of columns of names whose values are numbers or dates as strings, and return whether there are any.
+    """Warn once of columns of names whose values are numbers or dates as strings; return whether there was a warning.
 
     Parameters
     ----------

@@ -74,8 +74,6 @@ class ModelView(NamedTuple):
         The zones of columns of times; by default each question is read by its own clock.
     known_classes : ndarray, optional
         The labels in sorted order, where they were made before.
-    zones : mapping of int to str, optional
-        The zones of the columns of times.
     """
 
     scorer: Scorer
@@ -87,7 +85,6 @@ class ModelView(NamedTuple):
     names: Array | None = None
     zones: Zones | None = None
     known_classes: Array | None = None
-    zones: Zones | None = None
 
     def classes(self) -> Array:
         """Return the labels in sorted order."""
