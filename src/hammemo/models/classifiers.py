@@ -33,6 +33,7 @@ from hammemo.models.predictor import Predictor, compiled
 from hammemo.models.report import Report, report_of
 from hammemo.models.scorer import Scorer
 from hammemo.models.settings import ModelSettings
+from hammemo.models.site_bits import bits_of_columns
 from hammemo.models.streams import Stream
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
@@ -957,10 +958,7 @@ class MemoryClassifier(Answering, Versioned, ClassifierMixin, BaseEstimator):
         if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
-            bits, cells = self.report().bits(), self.state.cells
-            if cells is None or cells.narrowing is None:
-                return bits.of_columns(self.n_features_in_)
-            return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
+            return bits_of_columns(self.state, self.report().bits())
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 
