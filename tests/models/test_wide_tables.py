@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODELS = [MemoryClassifier, MemoryRegressor]
-N = 300
+N = 600
 
 
 def make_table(n_rows: int, share: float, seed: int = 0) -> np.ndarray:

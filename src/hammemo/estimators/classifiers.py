@@ -35,6 +35,7 @@ from hammemo.tasks.labels.report import Report, report_of
 from hammemo.tasks.labels.report_text import ShowsReport
 from hammemo.tasks.labels.scorer import Scorer
 from hammemo.tasks.labels.settings import ModelSettings
+from hammemo.tasks.labels.site_bits import bits_of_columns
 from hammemo.tasks.labels.streams import Stream
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
@@ -960,10 +961,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
-            bits, cells = self.report().bits(), self.state.cells
-            if cells is None or cells.narrowing is None:
-                return bits.of_columns(self.n_features_in_)
-            return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
+            return bits_of_columns(self.state, self.report().bits())
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 

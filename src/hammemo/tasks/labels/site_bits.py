@@ -115,6 +115,14 @@ def site_bits(state: ModelState) -> SiteBits:
     )
 
 
+def bits_of_columns(state: ModelState, bits: SiteBits) -> Floats:
+    """Return what each column of the table is worth."""
+    cells = state.cells
+    if cells is None or cells.narrowing is None:
+        return bits.of_columns(state.columns.n)
+    return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
+
+
 def shown_site(site: Site, names: Sequence[str] | None) -> str:
     """Return a site as it is shown: the name of its column or its position, several in brackets."""
     shown = [str(j) if names is None else str(names[j]) for j in site]
