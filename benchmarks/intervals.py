@@ -36,7 +36,7 @@ from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import NumberRows
 from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes.number_weights import FittedWeights
+from hammemo.votes.number_weights import NumberWeights
 
 sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import options
@@ -177,7 +177,7 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
     errors = rows.left[0].astype(np.float64)
     if len(places):
         asked = ask_trees(state.layout, state.memory, rows, unseen)
-        errors = asked.targets - FittedWeights(state.vote.weights, state.vote.blend).predict(asked)
+        errors = asked.targets - NumberWeights(state.vote.weights, state.vote.blend).predict(asked)
     else:
         places = np.arange(len(rows.whole))
     sizes = PlainErrors.chosen(

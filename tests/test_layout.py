@@ -150,15 +150,16 @@ def _code_lines(text: str) -> list[int]:
 
 
 def test_functions_classes_and_modules_are_of_bounded_size() -> None:
+    """Bounds are for code with one statement a line: a module is read in one sitting, a function on one screen."""
     found = set()
     for path in [*PACKAGE.rglob("*.py"), *SERVER.rglob("*.py")]:
         text = path.read_text(encoding="utf-8")
         lines = _code_lines(text)
-        if len(lines) > 450:
+        if len(lines) > 600:
             found.add(path.name)
         for node in ast.walk(parsed(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 size = bisect_right(lines, node.end_lineno or 0) - bisect_left(lines, node.lineno)
-                if size > (350 if isinstance(node, ast.ClassDef) else 60):
+                if size > (450 if isinstance(node, ast.ClassDef) else 60):
                     found.add(node.name)
     assert not found

@@ -13,7 +13,7 @@ from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.additive.additive import FOLDS
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, interval_answers, predict_held_out
 from hammemo.tasks.numbers.sums import NumberRows
-from hammemo.votes.number_weights import FittedWeights, fit_weights, unseen_errors
+from hammemo.votes.number_weights import NumberWeights, fit_weights, unseen_errors
 
 if TYPE_CHECKING:
     from hammemo.tasks.numbers.sums import NumberState
@@ -39,7 +39,7 @@ def test_errors_of_few_rows_are_crossed() -> None:
     """A plain loop: weights of all rows outside a fold, and then the errors of its rows, one by one."""
     state = MemoryRegressor().fit(*table(30, noise=1)).state
     rows = unseen_rows(state)
-    errors = unseen_errors(rows, FittedWeights(state.vote.weights, state.vote.blend))
+    errors = unseen_errors(rows, NumberWeights(state.vote.weights, state.vote.blend))
     for place, word in enumerate(rows.words.tolist()):
         others = [other for other, theirs in enumerate(rows.words.tolist()) if theirs % FOLDS != word % FOLDS]
         row = rows.take(np.array([place]))

@@ -22,7 +22,7 @@ from hammemo._lazy import needed
 from hammemo.follow.changes import LogPart, add_up
 from hammemo.follow.position import FollowError, NeedsCheck, Position, lsn_text
 from hammemo.follow.source import FollowedSource, Messages, plain_error, plain_errors, slot_name
-from hammemo.follow.values import Followed, Frame, Row, column_error
+from hammemo.follow.values import Followed, FollowedTable, Row, column_error
 
 with needed("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
@@ -322,7 +322,7 @@ class Follower:
                 {"event": "check stopped"},
             )
 
-    def check(self, reason: str) -> Frame:
+    def check(self, reason: str) -> FollowedTable:
         """Compare the whole table with the model, make them equal, and return the table."""
         slot = self.source.find_slot()
         assert slot is not None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hammemo.edits.sync import Synced
     from hammemo.estimators.learners import Learner
-    from hammemo.follow.values import Followed, Frame, Rows
+    from hammemo.follow.values import Followed, FollowedTable, Rows
 
 _ROWS: Final = 10_000
 """Rows that a server takes in one edit."""
@@ -67,7 +67,9 @@ class ServedTarget:
         """Return how many rows the model holds."""
         return 0 if self._facts is None else int(self._facts["examples"])
 
-    def sync(self, followed: Followed, table: Frame, position: PositionAfter) -> Synced | None:
+    def sync(
+        self, followed: Followed, table: FollowedTable, position: PositionAfter
+    ) -> Synced | None:
         """Send what makes the model equal to a table as one edit, or upload a first model."""
         if followed.subject is not None and self.position() is None:
             self._learn_by_subject(followed, table, position(None))
@@ -94,7 +96,9 @@ class ServedTarget:
             self._apply(learn, _in_json(synced.forgotten_rows()), position(synced))
         return synced
 
-    def _learn_by_subject(self, followed: Followed, table: Frame, position: Position) -> None:
+    def _learn_by_subject(
+        self, followed: Followed, table: FollowedTable, position: Position
+    ) -> None:
         """Make a model with subjects, which learns in pieces: it has a position after the last."""
         X, y, subjects = table
         assert subjects is not None
@@ -157,7 +161,7 @@ class ServedTarget:
     def refit(
         self,
         position: Position,
-        table: Frame | None,  # noqa: ARG002  the server has the rows
+        table: FollowedTable | None,  # noqa: ARG002  the server has the rows
         last: Any,
         request: str | None,
     ) -> float | None:

@@ -12,7 +12,7 @@ from hammemo.estimators.learners import Learner
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.models import load, read_notes, save
 from hammemo.follow.position import FollowError, NeedsCheck, Position
-from hammemo.follow.values import EXAMPLES, Followed, Frame, Rows
+from hammemo.follow.values import EXAMPLES, Followed, FollowedTable, Rows
 from hammemo.memories.errors import NotStoredError
 from hammemo.sources.schemas import TableSchema
 
@@ -78,7 +78,9 @@ class FileTarget:
         """Return how many rows the model holds."""
         return 0 if self._model is None else int(self._model.state.n_examples)
 
-    def sync(self, followed: Followed, table: Frame, position: PositionAfter) -> Synced | None:
+    def sync(
+        self, followed: Followed, table: FollowedTable, position: PositionAfter
+    ) -> Synced | None:
         """Make the model equal to a table, or fit a first one, and save it."""
         synced = None
         if self._model is None:
@@ -121,7 +123,7 @@ class FileTarget:
         return self.model.digest()
 
     def refit(
-        self, position: Position, table: Frame | None, last: Any, request: str | None
+        self, position: Position, table: FollowedTable | None, last: Any, request: str | None
     ) -> float | None:
         """Refit, save, and return the share of labels that changed on the last rows."""
         from hammemo.receipts import recorded
@@ -159,7 +161,7 @@ def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
         )
 
 
-def first_model(followed: Followed, table: Frame) -> Learner:
+def first_model(followed: Followed, table: FollowedTable) -> Learner:
     """Return a model fitted to a table, which may be empty."""
     model: Learner = MemoryRegressor() if followed.is_target else MemoryClassifier(keep=KEEP)
     if len(table.labels):

@@ -40,7 +40,7 @@ Row = tuple["str | None", ...]
 Rows: TypeAlias = "Sequence[Row]"
 
 
-class Frame(NamedTuple):
+class FollowedTable(NamedTuple):
     """Rows of a table."""
 
     values: Any
@@ -130,7 +130,7 @@ class Followed:
                 raise column_error(self.table, column.name, "has another type now")
         return [columns_of_log[column.name][0] for column in self.all]
 
-    def frame(self, rows: Sequence[Row]) -> Frame:
+    def frame(self, rows: Sequence[Row]) -> FollowedTable:
         """Return rows as a frame; subjects only if these are followed."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self.all)
         arrays = {
@@ -138,15 +138,15 @@ class Followed:
             for i, column in enumerate(self.columns)
         }
         labels = self.labels(columns[len(self.columns)])
-        return Frame(pa.table(arrays), labels, list(columns[-1]) if self.subject else None)
+        return FollowedTable(pa.table(arrays), labels, list(columns[-1]) if self.subject else None)
 
-    def join(self, parts: Iterable[Sequence[Row]]) -> Frame:
+    def join(self, parts: Iterable[Sequence[Row]]) -> FollowedTable:
         """Return lists of rows as one frame."""
         frames = [self.frame(rows) for rows in parts]
         subjects = None
         if self.subject is not None:
             subjects = [subject for frame in frames for subject in frame.subjects or ()]
-        return Frame(
+        return FollowedTable(
             pa.concat_tables([frame.values for frame in frames]),
             np.concatenate([frame.labels for frame in frames]),
             subjects,

@@ -69,7 +69,7 @@ class UnseenRows:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedWeights:
+class NumberWeights:
     """The weights of the trees of each part, shape (parts, `N_FEATURES`), and those of the parts."""
 
     weights: Floats
@@ -80,7 +80,7 @@ class FittedWeights:
         return weighted(np.column_stack(_predict_parts(rows, self.weights)), self.blend)
 
 
-def fit_weights(rows: UnseenRows) -> FittedWeights:
+def fit_weights(rows: UnseenRows) -> NumberWeights:
     """Return the weights with the least squared error; those of the parts are pulled to equal ones."""
     weights = np.array(
         [
@@ -95,10 +95,10 @@ def fit_weights(rows: UnseenRows) -> FittedWeights:
     gram = np.array([[_sum_products(one, other, rows.counts) for one in said] for other in said])
     wanted = np.array([_sum_products(one, rows.targets, rows.counts) for one in said])
     blend = nonnegative_solution(gram + pull * np.eye(m), wanted + pull / m)
-    return FittedWeights(weights, blend)
+    return NumberWeights(weights, blend)
 
 
-def unseen_errors(rows: UnseenRows, fitted: FittedWeights) -> Floats:
+def unseen_errors(rows: UnseenRows, fitted: NumberWeights) -> Floats:
     """Return the errors of rows by weights that were fitted to them or, of few rows, to the other folds."""
     if len(rows) > _MOST_CROSSED_ROWS:
         return rows.targets - fitted.predict(rows)

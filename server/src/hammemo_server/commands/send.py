@@ -226,7 +226,7 @@ def _send_one_edit(
     return done, n_rows
 
 
-class _Difference(NamedTuple):
+class _TableDifference(NamedTuple):
     """What makes a served model equal to a table."""
 
     is_equal: bool
@@ -236,7 +236,7 @@ class _Difference(NamedTuple):
     """Rows and labels to forget, or "everything"; None for nothing."""
 
 
-def _compare(client: Client, model: str, rows: list[Any], labels: list[Any]) -> _Difference:
+def _compare(client: Client, model: str, rows: list[Any], labels: list[Any]) -> _TableDifference:
     """Compare a table with the model that a server has now."""
     from hammemo.edits.editing import name_columns
     from hammemo.files.models import load
@@ -255,10 +255,10 @@ def _compare(client: Client, model: str, rows: list[Any], labels: list[Any]) -> 
     synced: Synced = learner.sync(table, labels, dry_run=True)
     typer.echo(str(synced), err=True)
     if synced.gone is None:  # the model has digests only
-        return _Difference(synced.is_equal, (rows, labels) if labels else None, "everything")
+        return _TableDifference(synced.is_equal, (rows, labels) if labels else None, "everything")
     learned = _pair_as_json(synced.learnt_rows())
     gone = _pair_as_json(synced.forgotten_rows())
-    return _Difference(synced.is_equal, learned, gone)
+    return _TableDifference(synced.is_equal, learned, gone)
 
 
 def _pair_as_json(pair: Any) -> tuple[list[Any], list[Any]] | None:

@@ -27,7 +27,7 @@ _TOKENS: Final = 50_000
 _LOGS: Final = "Event logs"
 
 
-class Rows(NamedTuple):
+class SentRows(NamedTuple):
     """Rows as the client takes them, each with its label, and its subject where there are any."""
 
     rows: list[Any]
@@ -97,9 +97,9 @@ class SentFiles:
             return self._documents()
         return self._rows(self.columns.split(",") if self.columns else columns_of_model)
 
-    def as_one(self, columns_of_model: list[str] | None) -> Rows:
+    def as_one(self, columns_of_model: list[str] | None) -> SentRows:
         """Return rows, labels and subjects of all tables."""
-        all_rows = Rows([], [], [])
+        all_rows = SentRows([], [], [])
         for content, _ in self.edits(columns_of_model):
             all_rows.rows.extend(content["rows"])
             all_rows.labels.extend(content["labels"])

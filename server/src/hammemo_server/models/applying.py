@@ -423,7 +423,7 @@ def _runs(bodies: Sequence[edits.Content]) -> Iterator[tuple[int, int]]:
         yield start, len(bodies)
 
 
-class _Group(NamedTuple):
+class _EditGroup(NamedTuple):
     """What edits must have in common to be applied together."""
 
     kind: str
@@ -432,7 +432,7 @@ class _Group(NamedTuple):
     """Tokens of a row, 0 for documents."""
 
 
-def _group(body: edits.Content) -> _Group | None:
+def _group(body: edits.Content) -> _EditGroup | None:
     """Return the group of an edit; None for one that is applied alone."""
     if isinstance(body, (edits.LoggedRefit, edits.LoggedChoice, edits.LoggedChange)):
         return None
@@ -444,7 +444,7 @@ def _group(body: edits.Content) -> _Group | None:
         width = len(body.rows[0])
     label_type = kinds.pop() if len(kinds) == 1 else None
     if label_type is str or label_type is int:
-        return _Group(body.kind, label_type, width)
+        return _EditGroup(body.kind, label_type, width)
     return None
 
 
