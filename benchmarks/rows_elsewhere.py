@@ -116,7 +116,8 @@ class TableHistory(History):
         table = pa.Table.from_pandas(frame, preserve_index=False)
         for j, kind in enumerate(self.kinds):
             if kind == "coded":
-                table = table.set_column(j, f"c{j}", table.column(j).dictionary_encode())
+                strings = table.column(j).cast(pa.string())  # one without values is of no type
+                table = table.set_column(j, f"c{j}", strings.dictionary_encode())
         return table
 
 

@@ -11,6 +11,7 @@ months. A clean frame is what a careful user makes of the file in pandas: missin
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from dataclasses import dataclass
@@ -88,6 +89,8 @@ def has_one_digest(table: WheelFile) -> bool:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     print("| file | the model of the clean frame | accuracy | log-loss |\n|---|---|---|---|")
     for table in FILES:
         measured = run("evaluate", table.file, "--label", table.label, "--json").stdout
