@@ -197,6 +197,8 @@ def test_commands_with_input_have_all_options_of_it() -> None:
         "--no-header",
         "--delimiter",
         "--missing",
+        "--na",
+        "--date-format",
         "--format",
         "--tokens",
         "--column",

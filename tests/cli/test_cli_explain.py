@@ -104,7 +104,7 @@ def test_the_first_rows_are_explained(model: Path) -> None:
     result = run(model, "--json", "--first", 2, "--no-header", lines="order,pay\n" * 3)
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
-    assert "more than 2 contexts: use --first" in result.stderr
+    assert "Explained the first 2 only, and there are more: --first N explains N." in result.stderr
 
 
 def test_a_model_of_a_text_explains_a_text(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_the_model_is_that_of_the_frame(file: Path, monkeypatch: pytest.MonkeyPa
     assert load(model).digest(parts=True) == MemoryClassifier(numeric=["price"]).fit(X, y).digest(parts=True)
 
 
+@pytest.mark.filterwarnings("ignore:.*times with an offset from UTC")  # they name no zone
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%S.%f+02:00"])
 def test_dates_of_text_files_are_those_of_the_frame(tmp_path: Path, form: str) -> None:
     rng = np.random.default_rng(1)
