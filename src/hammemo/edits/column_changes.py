@@ -29,7 +29,7 @@ from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import ReadingRules, evidence_of
 
 if TYPE_CHECKING:
-    from hammemo.edits.state import RowsState
+    from hammemo.edits.state import AnyState
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
@@ -51,7 +51,7 @@ def asked(settings: ReadingRules, columns: ColumnSchema) -> Asked:
     return asked_columns(numeric, columns.listed(), columns.n)
 
 
-def can_decide(state: RowsState) -> bool:
+def can_decide(state: AnyState) -> bool:
     """Return whether kinds can be decided again: the rows are all there, and no layout was given."""
     if state.columns.types is None or state.pinned:
         return False
@@ -67,7 +67,7 @@ def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
     return replace(columns, types=types).of_kinds(kinds)
 
 
-def check_numeric(settings: ReadingRules, state: RowsState) -> None:
+def check_numeric(settings: ReadingRules, state: AnyState) -> None:
     """Refuse a parameter that was set since, where kinds cannot be decided again."""
     columns = state.columns
     if columns.types is None or can_decide(state):
@@ -99,7 +99,7 @@ def decided_by_rows(
     return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
 
 
-def decided_by_tables(settings: ReadingRules, state: RowsState, tables: Iterable[Any]) -> ColumnSchema:
+def decided_by_tables(settings: ReadingRules, state: AnyState, tables: Iterable[Any]) -> ColumnSchema:
     """Decide kinds by tables that hold all rows."""
     columns = state.columns
     if columns.types is None or state.pinned:
@@ -128,7 +128,7 @@ def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, 
     return replace(examples, contexts=contexts)
 
 
-def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bool) -> ColumnSchema:
+def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: bool) -> ColumnSchema:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
     Without `choose`, only columns that cannot stay names become of another kind.
@@ -153,7 +153,7 @@ def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bo
     return replace(columns, types=together.types).of_kinds(after)
 
 
-def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> bool:
+def waits_for(settings: ReadingRules, state: AnyState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
     if types is None or _UNTYPED not in types or len(row) != len(types):
@@ -163,7 +163,7 @@ def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> b
     return any(kind == _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
-def evidence(state: RowsState) -> Evidence:
+def evidence(state: AnyState) -> Evidence:
     """Return what the rows show; a model that keeps not all of them shows that there are values."""
     types = state.columns.types
     assert types is not None

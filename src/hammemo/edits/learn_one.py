@@ -6,61 +6,64 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
 from hammemo.edits.column_changes import waits_for
-from hammemo.edits.forget import mark_as_checked
-from hammemo.edits.learn import admit, label_ends
-from hammemo.edits.state import ModelState, Part
+from hammemo.edits.forget import trust_if_known
+from hammemo.edits.learn import admit
 from hammemo.explain.explanations import one_context
-from hammemo.tasks.labels.weigh import depends_on_rows
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import as_token
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.tasks.labels.settings import ModelSettings
-    from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.user_input import ReadingRules
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.state import ModelState
+    from hammemo.edits.task import L, M, V
 
 
-def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any], label: Any, by: int) -> ModelState:
-    """Learn one example or, with -1, forget it: in microseconds."""
-    names, n = state.columns.names, state.columns.n
-    context = one_context(tokens, names, "learn_one" if by > 0 else "forget_one")
-    (context,) = state.cut([context])
-    if by > 0 and waits_for(settings, state, context):
+def learn_one(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], row: Sequence[Any], target: Any
+) -> ModelState[L, M, V]:
+    """Learn one row."""
+    task = state.task
+    (context,) = state.cut([one_context(row, state.columns.names, "learn_one")])
+    if waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
-    if state.columns.kinds is None:
-        context = filled_tokens(context, settings.missing)
-    if len(context) != n:
-        raise ValueError(f"The model was fitted on rows of {n} values; this has {len(context)}.")
-    dtype = state.label_dtype
-    if by > 0 and not holds_label(dtype, label):
-        dtype = common_label_dtype(label_array([label]), label_ends(state))
-    if state.columns.kinds is not None:
-        context = one_row(settings, state.columns, state.columns.kinds, context)
-    (layout, held), store = state.parts[0], state.store
-    memory, cells = held.snapshot(), layout.cells
+    context = read_row(settings, state, context)
+    target, target_dtype = task.read_target(state, target, 1)
+    store = state.store
     if store is not None:
-        store = store.changed_one(context, label, by)
-    if cells is None:
-        memory.update_one(context, label, by)
-    else:
-        memory.update_one_row(cells, context, label, by)
-    parts = (Part(layout, memory),)
-    if by > 0:
-        return state.but(parts=parts, label_dtype=dtype, store=store)
-    mark_as_checked(state, memory)
-    witness = state.witness
-    if witness is not None:
-        witness = witness.plus_examples(Examples.of([context], [label]))
-    return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
+        store = store.changed_one(context, target, 1)
+    memory = task.count_one(state, context, target, 1)
+    return state.but(memory=memory, target_dtype=target_dtype, store=store)
 
 
-def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
-    """Return the tokens of one row with numbers."""
+def forget_one(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], row: Sequence[Any], target: Any
+) -> ModelState[L, M, V]:
+    """Forget one row, or raise `NotStoredError`."""
+    task = state.task
+    (context,) = state.cut([one_context(row, state.columns.names, "forget_one")])
+    context = read_row(settings, state, context)
+    target, _ = task.read_target(state, target, -1)
+    store = state.store
+    if store is not None:
+        store = store.changed_one(context, target, -1)
+    memory = trust_if_known(state, task.count_one(state, context, target, -1))
+    after = state.but(memory=memory, store=store)
+    examples = None if state.witness is None else Examples.of([context], [target])
+    return after.with_forgotten(examples, is_stale=task.depends_on_rows(settings, after))
+
+
+def read_row(settings: EditSettings[L, M, V], state: ModelState[L, M, V], context: Sequence[Any]) -> list[Any]:
+    """Return the tokens of one row, or refuse it."""
+    columns = state.columns
+    if len(context) != columns.n:
+        raise ValueError(f"The model was fitted on rows of {columns.n} values; this has {len(context)}.")
+    kinds = columns.kinds
+    if kinds is None:
+        return filled_tokens(context, settings.missing)
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]

@@ -11,8 +11,9 @@ from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.portable.tree_graph import NumberGraph, number_graph
-from hammemo.tasks.labels.answer import row_slices
+from hammemo.tasks.numbers.answer import answering
 from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.number_answers import SeenRows
@@ -142,7 +143,7 @@ def compiled_numbers(state: NumberState, missing: str) -> NumberPredictor:
         used[contexts.ranks[:, named]] = True
         held = contexts.vocabulary.keep(used[:-1])
         names = held.keep(np.any(codes.name_codes(held) > 0, axis=1))
-    return NumberPredictor(state.answering, state.columns.kinds, missing, names)
+    return NumberPredictor(answering(state), state.columns.kinds, missing, names)
 
 
 def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hammemo._arrays.types import Array, Floats
-    from hammemo.edits.state import ModelState
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.portable.tree_graph import NumberGraph
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.vocabulary import Vocabulary
@@ -239,9 +239,11 @@ def _one(tokens: Any) -> Sequence[Any]:
     return tokens if type(tokens) is list or type(tokens) is tuple else one_context(tokens, call="a predictor")
 
 
-def compiled(state: ModelState, missing: str, form: str | None, tokens: Vocabulary | None, threads: int) -> Predictor:
+def compiled(state: LabelState, missing: str, form: str | None, tokens: Vocabulary | None, threads: int) -> Predictor:
     """Return a predictor of a state, in a compiled form of its memory."""
     memory = state.memory.now()
     made = memory.compile(form, tokens, threads)
     made.forgot_unchecked = memory.forgot_unchecked
-    return Predictor(made, state.label_dtype, state.sites, state.vote, missing, state.cutting, state.cells).prepare()
+    layout = state.layout
+    predictor = Predictor(made, state.target_dtype, layout.sites, state.vote, missing, state.cutting, layout.cells)
+    return predictor.prepare()

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import take_state
-from hammemo.edits.state import ModelState
 from hammemo.receipts.receipt import Receipt, SignedReceipt, keyed_digest, used_libraries, used_processor
 from hammemo.receipts.row_hash import RowHash
 from hammemo.receipts.strict_json import check_line
@@ -52,7 +51,7 @@ class Moment:
         now = model.now()
         state = now.state
         number = getattr(now, "version_", 0) if version is None else version
-        labels = state.memory.labels.tolist() if isinstance(state, ModelState) else ()
+        labels = getattr(now, "classes_", ())
         return cls(number, part_digests(now, state), state.n_examples, frozenset(labels), state.refitted)
 
     @property

@@ -125,7 +125,7 @@ def usage_of(model: Learner | None, snapshot: int, log: int) -> tuple[Usage, int
     elif model is not None:
         counts = model.memory_.label_counts  # made on first use
         labels, examples = len(counts), int(counts.sum())
-        rows = sketch_rows(model.memory_, len(model.state.sites.positions))
+        rows = sketch_rows(model.memory_, len(model.state.layout.sites.positions))
         a_label = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
     table = labels * a_label
     size = MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -17,6 +17,7 @@ from hammemo.tasks.labels.masking import columns_of, label_mask
 from hammemo.tasks.labels.names import VOTES
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
+from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 
 if TYPE_CHECKING:
@@ -29,21 +30,9 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
-ROWS_AT_ONCE: Final = 2**15
-"""Rows that are answered at a time."""
-
-
 def _has_probabilities(self: Answering) -> bool:
     check_probabilities(VOTES.resolved(self.vote_in_use()))
     return True
-
-
-def row_slices(X: Any) -> list[Any]:
-    """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
-    rows = X.iloc if hasattr(X, "iloc") else X if isinstance(X, (list, np.ndarray)) else None
-    if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
-        return [X]
-    return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
 
 
 class ModelView(NamedTuple):

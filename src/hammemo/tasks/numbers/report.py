@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo.tasks.numbers.answer import answering, contributions
 from hammemo.tasks.numbers.sums import NumberRows, NumberState
 from hammemo.tokens.columns import ColumnKind
 
@@ -113,8 +114,8 @@ def importances(state: NumberState) -> Floats:
     def centred(numbers: Floats) -> Floats:
         return np.asarray(numbers - weights @ numbers)
 
-    added, targets = centred(state.contributions(rows.rows)), centred(rows.whole.astype(np.float64))
+    added, targets = centred(contributions(state, rows.rows)), centred(rows.whole.astype(np.float64))
     spread = float(weights @ targets**2)
     if spread == 0:
         return np.zeros(added.shape[1])
-    return np.asarray((weights * (2 * targets - centred(state.answering.units(rows.rows)))) @ added / spread)
+    return np.asarray((weights * (2 * targets - centred(answering(state).units(rows.rows)))) @ added / spread)
