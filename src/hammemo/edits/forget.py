@@ -34,7 +34,7 @@ def forget(
     after = state.but(memory=memory, store=store)
     if not len(examples):
         return after
-    return after.with_forgotten(examples, is_stale=task.depends_on_rows(settings, after))
+    return note_forgotten(settings, after, examples)
 
 
 def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
@@ -53,8 +53,7 @@ def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V
     store = state.store
     if store is not None:
         store = _empty_room(settings, state, store)
-    after = state.but(memory=memory, store=store)
-    return after.with_forgotten(None, is_stale=task.depends_on_rows(settings, after))
+    return note_forgotten(settings, state.but(memory=memory, store=store), None)
 
 
 def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], store: ModelStore) -> ModelStore:
@@ -64,6 +63,17 @@ def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], sto
     if room is not None and room.stores_like(store):
         return room
     return store.emptied()
+
+
+def note_forgotten(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples | None
+) -> ModelState[L, M, V]:
+    """Note that rows were forgotten, so that the model may be stale; None where it is not known which."""
+    witness = state.witness
+    if witness is not None and examples is not None:
+        witness = witness.plus_examples(examples)
+    is_stale = state.stale or state.task.depends_on_rows(settings, state)
+    return state.but(witness=witness, stale=is_stale)
 
 
 def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
 from hammemo.edits.column_changes import waits_for
-from hammemo.edits.forget import trust_if_known
+from hammemo.edits.forget import note_forgotten, trust_if_known
 from hammemo.edits.learn import admit
 from hammemo.explain.explanations import one_context
 from hammemo.tokens.columns import is_own_token, tokens_of
@@ -52,8 +52,11 @@ def forget_one(
         store = store.changed_one(context, target, -1)
     memory = trust_if_known(state, task.count_one(state, context, target, -1))
     after = state.but(memory=memory, store=store)
-    examples = None if state.witness is None else Examples.of([context], [target])
-    return after.with_forgotten(examples, is_stale=task.depends_on_rows(settings, after))
+    if state.witness is not None:
+        return note_forgotten(settings, after, Examples.of([context], [target]))
+    if state.stale:
+        return after  # it is noted already, and to note it again takes a microsecond
+    return note_forgotten(settings, after, None)
 
 
 def read_row(settings: EditSettings[L, M, V], state: ModelState[L, M, V], context: Sequence[Any]) -> list[Any]:

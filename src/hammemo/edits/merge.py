@@ -14,7 +14,7 @@ from hammemo.edits.column_changes import (
     may_become,
     with_kinds,
 )
-from hammemo.edits.forget import forget_kept
+from hammemo.edits.forget import forget_kept, note_forgotten
 from hammemo.edits.learn import with_other_kinds
 from hammemo.memories.errors import LayoutError
 
@@ -88,7 +88,7 @@ def unmerge(
         after = forget_kept(state, other.all_kept)
     if other.holds_nothing:
         return after
-    return after.with_forgotten(None, is_stale=task.depends_on_rows(settings, after))
+    return note_forgotten(settings, after, None)
 
 
 def empty_copy(state: ModelState[L, M, V]) -> ModelState[L, M, V]:

@@ -116,13 +116,6 @@ class ModelState(Generic[L, M, V]):
             chosen_at=other.chosen_at,
         )
 
-    def with_forgotten(self, examples: Examples | None, *, is_stale: bool) -> ModelState[L, M, V]:
-        """Note that rows were forgotten; None where it is not known which."""
-        witness = self.witness
-        if witness is not None and examples is not None:
-            witness = witness.plus_examples(examples)
-        return self.but(witness=witness, stale=self.stale or is_stale)
-
     @property
     def carried(self) -> dict[str, Any]:
         """What a state that is made again from the same rows takes over."""

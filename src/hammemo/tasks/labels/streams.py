@@ -14,7 +14,7 @@ import numpy as np
 
 from hammemo._progress import advance, progress_bar
 from hammemo.edits.fit import choose_like_given, start
-from hammemo.edits.forget import forget_kept, trust_if_known
+from hammemo.edits.forget import forget_kept, note_forgotten, trust_if_known
 from hammemo.edits.merge import join_cuttings
 from hammemo.edits.state import EVERYTHING_FITTED, refuse_to_record
 from hammemo.stores.documents import Way
@@ -26,7 +26,7 @@ from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.read import label_ends
 from hammemo.tasks.labels.scorer import check_probabilities
 from hammemo.tasks.labels.size_warning import watched
-from hammemo.tasks.labels.weigh import check_class_weight, depends_on_rows, fitted_vote, weigh
+from hammemo.tasks.labels.weigh import check_class_weight, fitted_vote, weigh
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
@@ -289,7 +289,7 @@ def _forget_found(settings: ModelSettings, state: LabelState, documents: KeptDoc
     """Remove documents that are kept."""
     state = forget_kept(state, documents)
     for examples in documents.batches():
-        state = state.with_forgotten(examples, is_stale=depends_on_rows(settings, state))
+        state = note_forgotten(settings, state, examples)
     return state
 
 
@@ -300,7 +300,7 @@ def _forget_blocks(
     for block in keeper.through(blocks):
         examples = block.examples() if labels is None else block.examples().only(labels)
         memory.update(examples, -1)
-        state = state.with_forgotten(examples, is_stale=depends_on_rows(settings, state))
+        state = note_forgotten(settings, state, examples)
     return state.but(memory=trust_if_known(state, memory), store=keeper.store), keeper.could_tell
 
 
