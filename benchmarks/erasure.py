@@ -227,13 +227,13 @@ def wrong_receipts(folder: Path, model: ServedModel, subjects: list[int], rng: r
     for subject in subjects:
         found = model.erasure(f"erase-{subject}")
         assert found is not None
-        signed = SignedReceipt.decoded(found.receipt)
+        signed = SignedReceipt.decode(found.receipt)
         previous[signed.receipt.previous] = signed.hash
         wrong += not signed.verify(public)
         changed = bytearray(found.receipt)
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         try:
-            passed += SignedReceipt.decoded(bytes(changed)).verify(public)
+            passed += SignedReceipt.decode(bytes(changed)).verify(public)
         except ValueError:
             continue
     link, chain = previous.get(None), 0

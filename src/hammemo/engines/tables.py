@@ -1,19 +1,22 @@
-r"""Tables on engines: rows in files, learnt by many workers as `fit` learns them whole, to the byte.
+"""Tables on engines: many workers learn rows in files as `fit` learns them whole, to the byte.
 
-`fit` chooses everything from the kept rows, those with the lowest hashes, and counts all rows under what was chosen.
-Both are sums over groups of rows:
+`fit` chooses everything from the kept rows, those with the lowest hashes, and counts all rows
+under what was chosen. Both are sums over groups of rows:
 
-1. each worker reads a group of shards and returns the rows of it that have the lowest hashes; the rows that have the
-   lowest of all are among them. It also says which labels there are and what each column holds;
+1. each worker reads a group of shards and returns the rows of it that have the lowest hashes;
+   the rows that have the lowest of all are among them. It also says which labels there are and
+   what each column holds;
 2. the layout is chosen here, once, from the kept rows;
 3. where not all rows were kept, each worker reads its group again and counts it under that layout;
 4. the weights are fitted here, to the kept rows.
 
-A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on all values of its column.
-The first rows say what it most likely is. Each group says what it has found, and where that is something else, the
-first step is done once more with what is now known.
+A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on
+all values of its column. The first rows say what it most likely is. Each group says what it has
+found, and where that is something else, the first step is done once more with what is now
+known.
 
-The source is read twice. Where the second pass finds more or fewer rows than the first, the fit is refused.
+The source is read twice. Where the second pass finds more or fewer rows than the first, the fit
+is refused.
 """
 
 from __future__ import annotations
@@ -24,14 +27,22 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
-from hammemo.engines.jobs import GroupJob, GroupObserver, GroupTally, described, open_checkpoint, prefixed, with_prefix
+from hammemo.engines.jobs import (
+    GroupJob,
+    GroupObserver,
+    GroupTally,
+    add_prefix,
+    describe_job,
+    open_checkpoint,
+    take_prefix,
+)
 from hammemo.models.classifiers import MemoryClassifier, state_of_layout
 from hammemo.models.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.models.editing import edit
@@ -69,22 +80,34 @@ _KEPT: Final = "kept."
 _LABELS: Final = "labels."
 
 
-def _examples(schema: TableSchema, batch: Batch) -> tuple[Examples, Array, str]:
-    """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
-    values, given, kinds = schema.read(batch)
-    labels = read_targets(given) if schema.is_target else label_array(given)
+class _BatchExamples(NamedTuple):
+    """The rows of a batch as examples."""
+
+    examples: Examples
+    labels: Array
+    kinds: str
+    """What kind of names each column and the labels hold."""
+
+
+def _read_examples(schema: TableSchema, batch: Batch) -> _BatchExamples:
+    """Return the rows of a batch as examples."""
+    values, label_values, kinds = schema.read(batch)
+    labels = read_targets(label_values) if schema.is_target else label_array(label_values)
     if schema.cell_kinds is not None:
         tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True)
     else:
         tokens = side_by_side(values)
-    return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, kinds
+    examples = Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64))
+    return _BatchExamples(examples, labels, kinds)
 
 
-def _batches(source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally) -> Iterator[Batch]:
+def _batches(
+    source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally
+) -> Iterator[Batch]:
     """Yield the batches of some shards that have rows."""
-    wanted = schema.wanted
+    columns = schema.wanted
     for shard in shards:
-        for batch in tally.timed(source.batches(shard, wanted)):
+        for batch in tally.time_pieces(source.batches(shard, columns)):
             if len(batch):
                 tally.tokens += len(batch) * len(schema.known_columns)
                 yield batch
@@ -117,7 +140,7 @@ class TableJob(GroupJob):
     def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
         """Count the rows of batches."""
         for batch in pieces:
-            self.add_examples(memory, _examples(self.schema, batch)[0])
+            self.add_examples(memory, _read_examples(self.schema, batch).examples)
 
     def add_examples(self, memory: Memory, examples: Examples) -> None:
         """Count examples, as contexts of cells where they have numbers."""
@@ -158,11 +181,18 @@ class Findings:
     n_rows: int = 0
     kept: ModelStore | None = None
 
-    def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
+    def with_rows(self, batch: _BatchExamples) -> Findings:
         """Return what is known after some more rows."""
-        noted = TokenTypes.of(examples.contexts).letters
-        fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))
-        kept = None if self.kept is None else self.kept.changed(examples, 1)
+        fresh = Findings(
+            self.found,
+            truths=self.truths,
+            names=batch.kinds,
+            noted=TokenTypes.of(batch.examples.contexts).letters,
+            labels=batch.examples.labels,
+            dtype=batch.labels.dtype.str,
+            n_rows=len(batch.labels),
+        )
+        kept = None if self.kept is None else self.kept.changed(batch.examples, 1)
         return replace(self.plus(fresh), kept=kept)
 
     def plus(self, other: Findings) -> Findings:
@@ -170,37 +200,72 @@ class Findings:
         noted = self.noted or other.noted
         if self.noted and other.noted:
             noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
-        ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
-        dtype = common_label_dtype(*ends).str if ends else ""
-        found = merged_kinds(self.found, other.found, ColumnKind.NAMES)
-        truths = merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths
-        names = merged_kinds(self.names, other.names) if other.names else self.names
-        kept = None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1)
-        labels, n_rows = self.labels.union(other.labels), self.n_rows + other.n_rows
-        return Findings(found, truths, names, noted, labels, dtype, n_rows, kept)
+        classes = [
+            classes_array(findings.labels, np.dtype(findings.dtype))
+            for findings in (self, other)
+            if findings.dtype
+        ]
+        kept = None
+        if self.kept is not None and other.kept is not None:
+            kept = self.kept.plus(other.kept, 1)
+        truths = self.truths
+        if other.truths:
+            truths = merged_kinds(self.truths, other.truths, OTHERS)
+        return Findings(
+            merged_kinds(self.found, other.found, ColumnKind.NAMES),
+            truths=truths,
+            names=merged_kinds(self.names, other.names) if other.names else self.names,
+            noted=noted,
+            labels=self.labels.union(other.labels),
+            dtype=common_label_dtype(*classes).str if classes else "",
+            n_rows=self.n_rows + other.n_rows,
+            kept=kept,
+        )
 
-    def packed(self) -> Arrays:
-        """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
-        told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows])
+    def pack(self) -> Arrays:
+        """Return all of it as arrays, for other processes and for files; `unpack` undoes it."""
+        facts = [self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows]
         kept = {} if self.kept is None else self.kept.packed()
-        arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
-        return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
+        return {
+            "told": np.frombuffer(json.dumps(facts).encode("ascii"), np.uint8),
+            **add_prefix(_LABELS, self.labels.arrays()),
+            **add_prefix(_KEPT, kept),
+        }
 
     @classmethod
-    def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
-        """Return what `packed` returned."""
-        found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
-        kept = with_prefix(_KEPT, arrays)
-        vocabulary = Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays)))
-        rows = empty.unpacked(kept) if empty is not None and kept else None
-        return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
+    def unpack(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
+        """Return what `pack` returned."""
+        facts = json.loads(np.asarray(arrays["told"]).tobytes())
+        found_kinds, truths, names, noted, dtype, n_rows = facts
+        kept = take_prefix(_KEPT, arrays)
+        return cls(
+            found_kinds,
+            truths=truths,
+            names=names,
+            noted=noted,
+            labels=Vocabulary.from_arrays(StoredArrays(take_prefix(_LABELS, arrays))),
+            dtype=dtype,
+            n_rows=n_rows,
+            kept=empty.unpacked(kept) if empty is not None and kept else None,
+        )
 
     def types(self, kinds: str | None) -> str:
-        """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
-        given = {UNKNOWN: HowGiven.UNTYPED, ONLY_TRUTHS: HowGiven.CATEGORIES, OTHERS: HowGiven.TYPED}
-        dated = [kind == ColumnKind.DATES for kind in kinds] if kinds else [False] * len(self.truths)
-        pairs = zip(dated, self.truths, strict=True)
-        return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
+        """Return how values of columns of these kinds came.
+
+        The letters are those of a frame (:mod:`hammemo.tokens.column_evidence`).
+        """
+        how_given = {
+            UNKNOWN: HowGiven.UNTYPED,
+            ONLY_TRUTHS: HowGiven.CATEGORIES,
+            OTHERS: HowGiven.TYPED,
+        }
+        are_dates = [False] * len(self.truths)
+        if kinds:
+            are_dates = [kind == ColumnKind.DATES for kind in kinds]
+        letters = []
+        for is_date, truth in zip(are_dates, self.truths, strict=True):
+            letters.append(HowGiven.DATES if is_date and truth != UNKNOWN else how_given[truth])
+        return "".join(letters)
 
 
 @dataclass(frozen=True)
@@ -231,8 +296,8 @@ class Pass(ABC):
         arrays = None if self.checkpoint is None else self.checkpoint.read(group)
         resumed = arrays is not None
         if arrays is None:
-            made = self.result(_batches(self.source, self.schema, shards, tally))
-            arrays = {name: np.ascontiguousarray(one) for name, one in made.items()}
+            results = self.result(_batches(self.source, self.schema, shards, tally))
+            arrays = {name: np.ascontiguousarray(array) for name, array in results.items()}
             if self.checkpoint is not None:
                 self.checkpoint.write(group, arrays)
         return arrays, tally.report(group, shards, None, resumed=resumed)
@@ -257,7 +322,7 @@ class NumberCount(Pass):
         """Return the memory of the rows of a group, as arrays."""
         memory = NumberMemory.empty(self.layout)
         for batch in batches:
-            examples = _examples(self.schema, batch)[0]
+            examples = _read_examples(self.schema, batch).examples
             memory = memory.changed(self.layout, NumberRows.of(self.layout, examples, self.seed), 1)
         return memory.arrays()
 
@@ -280,21 +345,29 @@ class Survey(Pass):
     empty: ModelStore | None
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
-        """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
-        schema, findings = self.schema, Findings(self.known, kept=self.empty)
+        """Return what rows say, as arrays.
+
+        After a value that a column should not have, only what the columns hold.
+        """
+        schema = self.schema
+        findings = Findings(self.known, kept=self.empty)
         for batch in batches:
-            found = schema.found_kinds(batch, findings.found)
-            truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
-            findings = replace(findings, found=found, truths=truths)
-            if self.is_right(found):
-                findings = findings.with_rows(*_examples(schema, batch))
+            findings = replace(
+                findings,
+                found=schema.found_kinds(batch, findings.found),
+                truths=merged_kinds(findings.truths, schema.truths(batch), OTHERS),
+            )
+            if self.is_right(findings.found):
+                findings = findings.with_rows(_read_examples(schema, batch))
                 if schema.is_target:
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
-        return (findings if self.is_right(findings.found) else Findings(findings.found)).packed()
+        if not self.is_right(findings.found):
+            findings = Findings(findings.found)
+        return findings.pack()
 
-    def is_right(self, found: str) -> bool:
+    def is_right(self, kinds: str) -> bool:
         """Return whether columns have the kinds with which this pass reads them."""
-        return found == self.known or self.schema.with_kinds(found).kinds == self.schema.kinds
+        return kinds == self.known or self.schema.with_kinds(kinds).kinds == self.schema.kinds
 
 
 def fit_rows(
@@ -317,16 +390,27 @@ def fit_rows(
         How rows are read; columns and kinds may be open.
     """
     if schema.is_target and machines.segments is not None:
-        raise ValueError("segments= cuts a table of counts, and a model of numbers has none: leave it out.")
+        raise ValueError(
+            "segments= cuts a table of counts, and a model of numbers has none: leave it out."
+        )
     groups = machines.groups(source)
     tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
     model: Front = clone(estimator)
-    schema, known = _first_look(source, schema)
-    with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
+    schema, kinds_of_columns = _first_look(source, schema)
+    # one session for both passes
+    with machines.spreading() if machines.engine == "ray" else nullcontext():
         settings = model.settings()
-        given = None if layout is None else state_of_layout(layout)
-        fit = _TableFit(settings, source, groups, machines, tell, settings.seed(), given)
-        schema, findings = fit.survey(schema, known)
+        given_layout = None if layout is None else state_of_layout(layout)
+        fit = _TableFit(
+            settings,
+            source,
+            groups,
+            machines,
+            tell=tell,
+            seed=settings.seed(),
+            layout=given_layout,
+        )
+        schema, findings = fit.survey(schema, kinds_of_columns)
         if schema.is_target:
             edit(model, lambda _: fit.learn_numbers(schema, findings))
         else:
@@ -336,11 +420,11 @@ def fit_rows(
 
 
 def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, str]:
-    """Return how rows are read, given the first ones of a source, and what these say about each column."""
+    """Return how rows are read, and what the first ones of a source say about each column."""
     if schema.label is None:
         raise ValueError("The column with the labels is not known: name it with label=.")
-    wanted = None if schema.columns is None else schema.wanted
-    batches = (batch for shard in source.shards() for batch in source.batches(shard, wanted))
+    columns = None if schema.columns is None else schema.wanted
+    batches = (batch for shard in source.shards() for batch in source.batches(shard, columns))
     batch = next((batch for batch in batches if len(batch)), None)
     if batch is None:
         raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
@@ -349,8 +433,8 @@ def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, s
     all_names = ColumnKind.NAMES * len(schema.known_columns)
     if len(schema.kinds) == len(all_names) + 1:
         return schema, all_names  # nothing is to be found out
-    known = all_names if schema.numeric == "none" else schema.found_kinds(batch)
-    return schema.with_kinds(known), known
+    kinds_of_columns = all_names if schema.numeric == "none" else schema.found_kinds(batch)
+    return schema.with_kinds(kinds_of_columns), kinds_of_columns
 
 
 @dataclass
@@ -367,23 +451,26 @@ class _TableFit:
     work: SegmentsJob | None = None
     """What has made segments, if any."""
 
-    def survey(self, schema: TableSchema, known: str) -> tuple[TableSchema, Findings]:
-        """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
+    def survey(self, schema: TableSchema, kinds_of_columns: str) -> tuple[TableSchema, Findings]:
+        """Return how rows are read and what the first pass has found.
+
+        It is done once more where the first rows were misleading.
+        """
         for name in ("rows", "rows-again"):
-            empty = self._room(ColumnSchema(len(known), kinds=schema.cell_kinds))
-            survey = Survey(self.source.without_files(), schema, known, empty)
+            empty = self._room(ColumnSchema(len(kinds_of_columns), kinds=schema.cell_kinds))
+            survey = Survey(self.source.without_files(), schema, kinds_of_columns, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
-            findings = Findings(known, kept=empty)
+            findings = Findings(kinds_of_columns, kept=empty)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(survey.read, enumerate(self.groups)):
-                    findings = findings.plus(Findings.unpacked(arrays, empty))
+                    findings = findings.plus(Findings.unpack(arrays, empty))
                     self.tell(report)
             if survey.is_right(findings.found):
                 return schema, findings
-            known = findings.found
-            schema = schema.with_kinds(known)
+            kinds_of_columns = findings.found
+            schema = schema.with_kinds(kinds_of_columns)
             self.tell.expect(len(self.groups))
-        raise _changed()
+        raise _change_error()
 
     def _room(self, columns: ColumnSchema) -> ModelStore | None:
         """Return what the rows of the first pass are stored in."""
@@ -397,7 +484,8 @@ class _TableFit:
 
         def count(layout: NumberLayout) -> NumberMemory:
             job = NumberCount(self.source.without_files(), schema, layout, self.seed)
-            job = replace(job, checkpoint=self._checkpoint({**self._manifest(job), "layout": layout.digest}, "counts"))
+            manifest = {**self._manifest(job), "layout": layout.digest}
+            job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             total = NumberMemory.empty(layout)
             with self.machines.spreading() as spread:
@@ -405,39 +493,72 @@ class _TableFit:
                     total = total.plus(NumberMemory.restored(layout, StoredArrays(arrays)), 1)
                     self.tell(report)
             if total.gram.n != findings.n_rows:
-                raise _changed()
+                raise _change_error()
             return total
 
         assert isinstance(self.settings, NumberSettings)
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
-        names, kinds, noted = schema.known_columns, schema.cell_kinds, TokenTypes(findings.noted)
-        columns = ColumnSchema(len(names), object_array(names), kinds, findings.types(kinds), noted)
-        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
+        names = schema.known_columns
+        kinds = schema.cell_kinds
+        noted = TokenTypes(findings.noted)
+        columns = ColumnSchema(
+            len(names),
+            object_array(names),
+            kinds=kinds,
+            types=findings.types(kinds),
+            learnt=noted,
+        )
+        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count=count)
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
         """Choose everything, let others count, and fit the weights."""
 
         def count(memory: Memory, cells: Cells | None) -> Memory:
             job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
-            manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(cells)}
+            manifest = {
+                **self._manifest(job),
+                "layout": memory.fingerprint(),
+                "cells": _digest(cells),
+            }
             job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             sample = self._sample(job, findings.kept)
-            counted, self.work = self.machines.count(job, self.groups, sample, manifest, self.tell, "processes")
+            counted, self.work = self.machines.count(
+                job,
+                self.groups,
+                sample=sample,
+                manifest=manifest,
+                tell=self.tell,
+                kind="processes",
+            )
             if int(counted.label_counts.sum()) != findings.n_rows:
-                raise _changed()
+                raise _change_error()
             return counted
 
         assert not isinstance(self.settings, NumberSettings)
-        kinds, labels = schema.cell_kinds, (findings.labels, np.dtype(findings.dtype))
-        evidence = (findings.types(kinds), TokenTypes(findings.noted))
-        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed)
-        is_counted = self.machines.segments is None
-        return learn_table(self.settings, facts, classes, self.layout, count, kept_are_counted=is_counted)
+        kinds = schema.cell_kinds
+        facts = TableFacts(
+            schema.known_columns,
+            kinds=kinds,
+            types=findings.types(kinds),
+            learnt=TokenTypes(findings.noted),
+            labels=findings.labels,
+            label_dtype=np.dtype(findings.dtype),
+            store=findings.kept,
+            seed=self.seed,
+        )
+        return learn_table(
+            self.settings,
+            facts,
+            classes,
+            self.layout,
+            count_all=count,
+            kept_are_counted=self.machines.segments is None,
+        )
 
     def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
-        """Return a memory that has counted some rows, where someone must know how keys are spread."""
+        """Return a memory that has counted some rows, where the spread of keys must be known."""
         sample = job.template.empty_like()
         if self.machines.segments is None:
             return sample
@@ -450,12 +571,21 @@ class _TableFit:
 
     def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
         """Return what must be the same for a group's result to be used again."""
-        schema, kept = work.schema, work.empty if isinstance(work, Survey) else None
-        reading = {"label": schema.label, "is_target": schema.is_target, "columns": list(schema.known_columns)}
-        return described(self.source, self.groups, kept, **reading, kinds=schema.cell_kinds, missing=schema.missing)
+        schema = work.schema
+        kept = work.empty if isinstance(work, Survey) else None
+        return describe_job(
+            self.source,
+            self.groups,
+            kept,
+            label=schema.label,
+            is_target=schema.is_target,
+            columns=list(schema.known_columns),
+            kinds=schema.cell_kinds,
+            missing=schema.missing,
+        )
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
-        """Return what remembers the first pass: with segments, their folder, where all workers see it."""
+        """Return what remembers the first pass: with segments, a folder that all workers see."""
         machines = self.machines
         if machines.segments is None or machines.out_is_address:
             return machines.checkpoint(manifest, name)
@@ -470,8 +600,9 @@ def _digest(value: Any) -> str | None:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _changed() -> ValueError:
+def _change_error() -> ValueError:
+    """Return the refusal of a source whose second pass has other rows."""
     return ValueError(
-        "The table was changed while it was read: the second pass has found other rows than the first. Learn files "
-        "that stay as they are."
+        "The table was changed while it was read: the second pass has found other rows than the "
+        "first. Learn files that stay as they are."
     )
