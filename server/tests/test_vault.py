@@ -12,7 +12,7 @@ import pytest
 
 from hammemo.receipts import keys as key_files
 from hammemo.receipts.backup_keys import BackupKey
-from hammemo.receipts.erasure_records import add_records, select_needed, read_records, records_path
+from hammemo.receipts.erasure_records import add_records, read_records, records_path, select_needed
 from hammemo.receipts.keys import change_keys, drop_unneeded_records, new_key_file, read_keys
 from hammemo_server.store.vault import Vault
 
