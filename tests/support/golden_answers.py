@@ -343,7 +343,7 @@ def compiled_answers(model: Any) -> list[str]:
     state = _state(model)
     if not hasattr(model, "predict_interval") or not state.n_examples:
         return []
-    asked = _asked(model).to_numpy(object).tolist()
+    asked = _asked(model)
     predictor = model.compile()
     said = np.column_stack([predictor.predict(asked), predictor.predict_interval(asked)])
     return [value.hex() for value in np.ravel(said)[::STEP].tolist()]
