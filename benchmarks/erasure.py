@@ -84,8 +84,8 @@ def kill_at(step: str, log: type) -> None:
         "vault": (Vault, name),
         "log": (log, name),
         "snapshot file": (sqlite_log, "save"),
-        "destroy": (erasable, "destroy"),
-        "issue": (erasable, "issue"),
+        "destroy": (erasable, "destroy_keys"),
+        "issue": (erasable, "issue_receipts"),
     }
     place, name = places[owner]
     original = getattr(place, name)

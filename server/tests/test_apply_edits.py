@@ -250,7 +250,7 @@ def test_dates_are_dates_in_a_model_made_here(hosts: Callable[..., Host], keys: 
     whose = {"subjects": "required"} if subjects else {}
     settings = {"columns": ["shop", "when"], "dates": ["when"], "seed": 1, **whose}
     model = host.create("t", "m", settings)
-    days = [f"2026-{1 + i % 12:02}-{1 + i % 28:02}" + ("T08:00:00Z" if i % 3 else "") for i in range(60)]
+    days = [f"2026-{1 + i % 12:02}-{1 + i % 28:02}" + ("T08:00:00" if i % 3 else "") for i in range(60)]
     rows: list[Any] = [[f"s{i % 3}", days[i]] for i in range(60)]
     labels: list[Any] = ["early" if i % 12 < 6 else "late" for i in range(60)]
 

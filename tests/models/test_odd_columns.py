@@ -220,6 +220,7 @@ def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch)
     assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
 
 
+@pytest.mark.filterwarnings("ignore:.*is a category with an order")  # what pd.cut makes
 def test_intervals_and_periods_are_names() -> None:
     values = np.arange(N) % 7 / 2
     X = table(range=pd.cut(values, 3), month=pd.period_range("2020-01", periods=N, freq="M"))

@@ -90,7 +90,7 @@ def test_the_order_of_day_and_month_is_the_users() -> None:
     ],
 )
 def test_names_are_not_warned_of(values: list[Any]) -> None:
-    assert "strings" not in warning_of(pd.DataFrame({"x": pd.Series(values, dtype=object)}))
+    assert "as strings" not in warning_of(pd.DataFrame({"x": pd.Series(values, dtype=object)}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MemoryClassifier(numeric="none").fit(pd.DataFrame({"x": ["NA", *PRICES[1:]]}), LABELS)

@@ -104,10 +104,11 @@ class Sites:
         listed = sum(map(len, self.positions))
         if len(self.positions) + len(self.free) > MAX_SITES or listed > MAX_POSITIONS:
             raise ValueError(
-                f"X has {self.h:,} columns, and the kernel compares {len(self.positions):,} of them or tuples of them "
-                f"one by one, {listed:,} in all; a model does so with at most {MAX_SITES:,}, and {MAX_POSITIONS:,} in "
-                "all. With kernel='auto', a table of numbers may be much wider; otherwise choose columns, or compare "
-                "some of them only with SiteKernel([...])."
+                f"Of {self.h:,} columns (or tokens before each position of a document), the kernel compares "
+                f"{len(self.positions):,} columns or tuples of them, which list {listed:,} columns in all; a model "
+                f"compares at most {MAX_SITES:,}, which list at most {MAX_POSITIONS:,}. With kernel='auto', a table "
+                "of numbers may be much wider; otherwise choose columns, or a smaller h, or compare some of them only "
+                "with SiteKernel([...])."
             )
 
 
