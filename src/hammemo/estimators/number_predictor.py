@@ -64,7 +64,7 @@ class NumberPredictor(ReadsQuestions):
     def __call__(self, row: Sequence[Any]) -> float:
         """Return the expected target of one row: a list of values in order, or a row of a table with these columns."""
         values = one_context(row, self.form.columns.names, call="a predictor")
-        contexts = self.form.read_rows_in_order([values])
+        contexts = self.read_row(values)
         return float(self.answers.expected(self.answers.ask(contexts))[0])
 
     @property
