@@ -142,6 +142,7 @@ def test_bounds_are_a_setting_and_intervals_without_ends_are_null(tmp_path: Path
         server.learn("houses", rows, targets)
         made = downloaded(server, tmp_path)
         assert made.bounds == (1.0, None)
+        assert server.describe("houses")["bounds"] == [1.0, None]
         save(made.set_params(bounds=(180, None)), tmp_path / "bounded.model")
         server.upload("bounded", tmp_path / "bounded.model")
         assert min(server.predict("houses", rows)) < 180
