@@ -93,6 +93,35 @@ def test_a_model_of_numbers_follows(served: ServedTable) -> None:
     assert served.is_equal()
 
 
+def test_bounds_of_a_model_of_numbers(served: ServedTable) -> None:
+    plain = replace(served.options, label="spend", columns=["plan", "calls", "born"], is_target=True)
+    served.options = replace(plain, bounds=(0, None))
+    served.fill(1, 60)
+    assert served.events() == ["fitted"]
+    assert served.client.describe("served")["bounds"] == [0.0, None]
+    served.options = plain
+    served.once()
+    served.options = replace(plain, bounds=(0, 9))
+    with pytest.raises(FollowError, match=r"has bounds=\[0.0, None\], not \(0.0, 9.0\)"):
+        served.once()
+
+
+def test_bounds_of_a_model_with_subjects(served: ServedTable) -> None:
+    served.sql("alter table {} add person text")
+    served.options = replace(
+        served.options,
+        label="spend",
+        columns=["plan", "calls", "born"],
+        subject="person",
+        is_target=True,
+        bounds=(0, None),
+    )
+    served.fill(1, 30)
+    served.sql("update {} set person = 'p' || id")
+    served.once()
+    assert served.client.describe("served")["bounds"] == [0.0, None]
+
+
 def test_a_silent_change_is_repaired_by_one_edit(served: ServedTable) -> None:
     served.fill(1, 100)
     served.sql("update {} set born = date '2020-01-01' + id where id % 4 > 0")

@@ -142,11 +142,14 @@ def test_bounds_are_a_setting_and_intervals_without_ends_are_null(tmp_path: Path
         server.learn("houses", rows, targets)
         made = downloaded(server, tmp_path)
         assert made.bounds == (1.0, None)
+        assert server.describe("houses")["bounds"] == [1.0, None]
         save(made.set_params(bounds=(180, None)), tmp_path / "bounded.model")
         server.upload("bounded", tmp_path / "bounded.model")
         assert min(server.predict("houses", rows)) < 180
         assert server.predict("bounded", rows) == made.predict(rows).tolist()
         assert min(server.predict("bounded", rows)) == 180
+        assert server.predict_interval("bounded", rows) == made.predict_interval(rows).tolist()
+        assert min(low for low, _ in server.predict_interval("bounded", rows)) == 180
         answer = server.ask("bounded", "predict", rows[:1], interval=0.999)
         assert answer["intervals"] == [[180, None]]
         assert server.predict_interval("bounded", rows[:1], 0.999) == [[180, np.inf]]

@@ -241,6 +241,40 @@ def test_bounds_on_the_command_line(folder: Path, tmp_path: Path) -> None:
     assert clipped["learners"]["this model"]["rmse"] < plain["learners"]["this model"]["rmse"]
 
 
+def test_every_form_of_a_model_clips(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = (2 * X[:, 0] + X[:, 1]).clip(-1, 1)
+    asked = 3 * rng.normal(size=(50, 2))  # further out than any row
+    unbounded = MemoryRegressor().fit(X, y)
+    bounded = MemoryRegressor(bounds=(-1, 1)).fit(X, y)
+    expected = unbounded.predict(asked).clip(-1, 1)
+    ends = unbounded.predict_interval(asked, 0.8).clip(-1, 1)
+    for numbers, clipped in ((unbounded.predict(asked), expected), (unbounded.predict_interval(asked, 0.8), ends)):
+        assert numbers.min() < clipped.min() == -1
+        assert numbers.max() > clipped.max() == 1
+
+    save(bounded, tmp_path / "m")
+    predictor = bounded.compile()
+    for form in (bounded, load(tmp_path / "m"), predictor, load(tmp_path / "m").compile()):
+        assert np.array_equal(form.predict(asked), expected)
+        assert np.array_equal(form.predict_interval(asked, 0.8), ends)
+    assert [predictor(row) for row in asked.tolist()] == expected.tolist()
+
+    predictor.to_onnx(tmp_path / "m.onnx", [0.1, 0.9])
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    answers, quantiles = session.run(["prediction", "quantiles"], {"numbers": asked})
+    assert np.array_equal(answers, expected)
+    assert np.array_equal(quantiles, ends)
+
+    pd.DataFrame(asked).to_csv(tmp_path / "ask.csv", index=False, header=False)
+    command = ("predict", tmp_path / "m", tmp_path / "ask.csv", "--no-header", "--interval", 0.8, "--json")
+    lines = [json.loads(line) for line in run(*command).stdout.splitlines()]
+    assert [line["prediction"] for line in lines] == expected.tolist()
+    assert [[line["low"], line["high"]] for line in lines] == ends.tolist()
+
+
 @pytest.mark.parametrize("text", ["1", "1,0", "a,", "1,2,3", "nan,"])
 def test_bounds_that_are_refused(folder: Path, tmp_path: Path, text: str) -> None:
     refused = run("fit", folder / "all.csv", *TARGET, "--bounds", text, "--out", tmp_path / "m", code=2)

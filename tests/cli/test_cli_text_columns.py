@@ -18,6 +18,7 @@ from hammemo import MemoryClassifier, MemoryRegressor, load
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
 from hammemo.sources import tables
+from hammemo.sources.reading_notes import name_column
 from hammemo.sources.tables import read_table
 
 if TYPE_CHECKING:
@@ -419,3 +420,31 @@ def test_engines_read_text_columns_as_fit_does(tmp_path: Path, target: bool) -> 
     assert (tmp_path / "plain").read_bytes() == (tmp_path / "many").read_bytes()
     assert json.loads(read_notes(tmp_path / "many")["dates"]) == {"%d.%m.%Y": [[3, 3]]}
     run("forget", tmp_path / "many", files[0])
+
+
+@pytest.mark.parametrize("target", ["--label", "--target"])
+def test_warnings_name_a_column_as_the_file_does(target: str, tmp_path: Path) -> None:
+    hours = np.arange(N) % 24
+    table = pd.DataFrame(
+        {
+            "name": np.where(hours % 3, "a", "b"),
+            "seen": [f"2026-01-{1 + place % 28:02}T{hour:02}:00:00+02:00" for place, hour in enumerate(hours)],
+            "late": (hours > 12).astype(int),
+        }
+    )
+    table.to_csv(tmp_path / "seen.csv", index=False)
+    fit = ("fit", tmp_path / "seen.csv", target, "late", "--out", tmp_path / "model")
+    evaluate = ("evaluate", tmp_path / "seen.csv", target, "late", "--folds", 2)
+    for command in (fit, evaluate):
+        with pytest.warns(UserWarning, match="offset") as warned:
+            run(*command)
+        (sentence,) = {str(one.message) for one in warned if "offset" in str(one.message)}
+        assert sentence.startswith("Column 'seen' holds times with an offset from UTC")
+
+
+def test_names_take_the_place_of_places_at_the_start_alone() -> None:
+    columns = ["name", "price"]
+    assert name_column("Column 1 is 2 of 3.", columns) == "Column 'price' is 2 of 3."
+    for other in ("Column 2 is unknown.", "In column 1, 2 values.", "Column 'x' holds 1."):
+        assert name_column(other, columns) == other
+    assert name_column("Column 1 is it.", None) == "Column 1 is it."

@@ -233,12 +233,15 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
         "memory__d=": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
-        "more than 8 MiB": MemoryClassifier("positional", memory=Exact(), vote="sum")
+        "kernel is not valid": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel(list(range(1_100_000)))),
-        "600,000 values": MemoryClassifier("positional", memory=Exact(), vote="sum")
+        "more than 8 MiB": MemoryClassifier("positional", memory=Exact(), vote="log-linear")
         .fit(X, Y)
-        .set_params(kernel=SiteKernel([0] * 700_000)),
+        .set_params(class_weight=dict.fromkeys(range(700_000), 1.0)),
+        "600,000 values": MemoryClassifier("positional", memory=Exact(), vote="log-linear")
+        .fit(X, Y)
+        .set_params(class_weight=dict.fromkeys(range(310_000), 1.0)),
     }
     for message, model in refused.items():
         with pytest.raises(FileError, match=message):
@@ -348,7 +351,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("exact", "class", "os.system", "is not one of MemoryClassifier"),
     ("exact", "fitted/memory/class", "Popen", "is not one of Exact"),
     ("exact", "fitted/memory/class", "Hashed", "lacks"),
-    ("exact", "params/random_state", "x", "entry random_state"),
+    ("exact", "params/random_state", "x", "random_state is not valid: 'x' is not a seed"),
     ("exact", "sites/weights", [1.0, -1.0, 1.0], "none negative"),
     ("exact", "sites/weights", [1.0, 2.0, 1.0], "not those of its kernel"),
     ("exact", "sites/positions", [[0], [2], [1]], "not those of its kernel"),
@@ -376,7 +379,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("gaussian", "fitted/memory/params/d", 2**30, r"instead of \(1073741823, 1073741824\)"),
     ("gaussian", "fitted/memory/params/d", 2**40, "positive whole number"),
     ("gaussian", "fitted/memory/params/d_h", 2**30, "instead of"),
-    ("gaussian", "fitted/memory/params/d_h", {}, "a parameter is neither a number"),
+    ("gaussian", "fitted/memory/params/d_h", {}, r"d_h is not valid: \{\} is neither a number"),
     ("sparse", "class", "FusedGaussian", "described by seed, d, d_h, tied, exact"),
     ("sparse", "description", {"x": 1}, "needs no description"),
     ("dense", "class", "SparseCounts", "rows.0.0 is missing"),

@@ -640,6 +640,33 @@ def test_a_model_of_numbers_follows(table: Callable[..., FollowedTable], tmp_pat
         one.once()
 
 
+def test_bounds_of_a_model_of_numbers(table: Callable[..., FollowedTable]) -> None:
+    one = table(label="spend", columns=["plan", "calls"], is_target=True, bounds=(0, None))
+    one.create(rows=0)
+    assert one.events() == ["fitted"]
+    one.fill(1, 80)
+    assert "changed" in one.events()
+    assert load(one.path).bounds == (0.0, None)
+    assert one.is_equal()
+    command = ["follow", one.address, "--table", one.name, "--columns", "plan,calls", "--model", str(one.path)]
+    for bounds in ([], ["--bounds", "0,"]):
+        done = CliRunner().invoke(app, [*command, "--target", "spend", *bounds, "--once"])
+        assert done.exit_code == 0, done.output
+    for options, code, words in (
+        (["--target", "spend", "--bounds", "1,"], 1, "has bounds=(0.0, None), not (1.0, None)"),
+        (["--target", "spend", "--bounds", "low"], 2, "--bounds low: give two numbers"),
+        (["--label", "churned", "--bounds", "0,"], 2, "--bounds is for numbers"),
+    ):
+        refused = CliRunner().invoke(app, [*command, *options, "--once"])
+        assert (refused.exit_code, words in refused.stderr) == (code, True), refused.output
+    other = table(label="spend", columns=["plan", "calls"], is_target=True)
+    other.create()
+    first = ["follow", other.address, "--table", other.name, "--columns", "plan,calls", "--model", str(other.path)]
+    done = CliRunner().invoke(app, [*first, "--target", "spend", "--bounds", "0,4", "--once"])
+    assert done.exit_code == 0, done.output
+    assert load(other.path).bounds == (0.0, 4.0)
+
+
 def test_a_model_of_labels_does_not_follow_numbers_and_one_without_rows_is_fitted(
     table: Callable[..., FollowedTable],
 ) -> None:

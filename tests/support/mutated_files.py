@@ -66,6 +66,38 @@ VALUES: list[Any] = [
     {},
     {"secret": True},
 ]
+PARAMETERS: list[Any] = [
+    *VALUES,
+    -1.5,
+    5,
+    float("nan"),
+    float("inf"),
+    "auto",
+    "none",
+    "refuse",
+    "sum",
+    "mixture",
+    "log-linear",
+    "positional",
+    "hashed",
+    "gaussian",
+    "digests",
+    "auto+digests",
+    "balanced",
+    "suffixes:2",
+    "suffixes:9",
+    "sparse",
+    ["a"],
+    [1, 1, 1],
+    [[1]],
+    [["no", 2.0]],
+    [["no", -1]],
+    [["no", "a"]],
+    {"class": "Suffixes", "params": {"k": 9, "base": 1.0}},
+    {"class": "LogLinear", "params": {}},
+]
+"""What takes the place of a parameter: values that some parameter takes, and others."""
+
 FORBIDDEN = (
     "import",
     "exec",
@@ -178,6 +210,33 @@ def edit_description(data: bytes, rng: random.Random, others: list[bytes]) -> by
             place.append(place[key])
         break
     return joined(header, about, body)
+
+
+def parameter_places(about: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return the way to each parameter of a description, to those of its kernel, memory and vote, too."""
+    ways: list[tuple[Any, ...]] = []
+
+    def collect(place: Any, way: tuple[Any, ...]) -> None:
+        for name, value in place.get("params", {}).items():
+            ways.append((*way, "params", name))
+            if isinstance(value, dict):
+                collect(value, (*way, "params", name))
+
+    collect(about, ())
+    for part, described in about.get("fitted", {}).items():
+        collect(described, ("fitted", part))
+    return ways
+
+
+def with_parameter(data: bytes, way: tuple[Any, ...], value: Any) -> bytes:
+    """Return the file with another value of one parameter, and with a right checksum."""
+    header, about, body = split(data)
+    *outer, name = way
+    place: Any = about
+    for step in outer:
+        place = place[step]
+    place[name] = value
+    return sealed(joined(header, about, body))
 
 
 def swap_data(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:

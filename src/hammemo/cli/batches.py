@@ -20,6 +20,7 @@ from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import NotStoredError
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
+from hammemo.sources.reading_notes import name_columns_in_warnings
 from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
 from hammemo.tasks.labels.automatic import chooses_sites, resolved_vote, stream_kernel
 from hammemo.tasks.labels.names import is_auto
@@ -141,10 +142,14 @@ def learn_batches(
                 continue
             if known_state(model) is None:
                 check_column_names(batch.columns)
-                with numbers_of(model, batch.kinds, _types_of(X, batch.kinds)):
+                with (
+                    numbers_of(model, batch.kinds, _types_of(X, batch.kinds)),
+                    name_columns_in_warnings(batch.columns),
+                ):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
-                model.partial_fit(X, y, choose=once)
+                with name_columns_in_warnings(batch.columns):
+                    model.partial_fit(X, y, choose=once)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             formats = batch.formats
             learnt += len(y)
@@ -172,7 +177,8 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
                 read.append(batch)
                 kinds = merged_kinds(kinds, batch.kinds)
             else:
-                model.partial_fit(batch.X, batch.y, choose=False)
+                with name_columns_in_warnings(batch.columns):
+                    model.partial_fit(batch.X, batch.y, choose=False)
             learnt += len(batch.y)
             tell(learnt, None)
     if not learnt:
@@ -181,7 +187,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         columns = read[0].columns
         check_column_names(columns)
         X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
-        with numbers_of(model, kinds, _types_of(X, kinds)):
+        with numbers_of(model, kinds, _types_of(X, kinds)), name_columns_in_warnings(columns):
             model.fit(X, y)
         schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=read[0].formats)
     return schema, {"examples": learnt}

@@ -81,6 +81,7 @@ def evaluate_files(
     examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
     mean.
     """
+    from hammemo.sources.reading_notes import name_columns_in_warnings
     from hammemo.sources.schemas import TableSchema
 
     if parameters.layout is not None:
@@ -90,8 +91,9 @@ def evaluate_files(
     model, _ = parameters.learners(schema)
     say_where_from(files)
     material: Material
+    columns = None
     if isinstance(schema, TableSchema):
-        material = _rows(model, schema, files, given.file_format)
+        material, columns = _rows(model, schema, files, given.file_format)
     else:
         material = _documents(schema, files, given.file_format, classes)
     split = _split(material, measured.folds, measured.holdout, parameters.seed)
@@ -99,7 +101,7 @@ def evaluate_files(
 
     is_target = getattr(material, "is_target", False)
     measure: Any = evaluate_numbers if is_target else evaluate
-    with progress_bar("Evaluating") as tell:
+    with progress_bar("Evaluating") as tell, name_columns_in_warnings(columns):
         found = measure(model, material, split, tell, measured.peers(model, is_target))
     if measured.plot is not None:
         found.plot().savefig(measured.plot, dpi=150)
@@ -111,8 +113,10 @@ def evaluate_files(
         typer.echo(f"Drawn in {measured.plot}")
 
 
-def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
-    """Return all rows of tables, and tell the model which columns are numbers."""
+def _rows(
+    model: Learner, schema: TableSchema, files: list[str], file_format: str | None
+) -> tuple[TableMaterial, tuple[str, ...] | None]:
+    """Return all rows of tables and the names of their columns, and tell the model which columns are numbers."""
     from hammemo.evaluation.splits import TableMaterial
     from hammemo.sources.kinds import ordered_columns
     from hammemo.tokens.contexts import joined
@@ -121,9 +125,11 @@ def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: st
     parts: list[tuple[Any, Any]] = []
     moments: list[Any] = []
     found = 0
+    columns = None
     with progress_bar("Reading") as tell:
         for batch in schema.examples(files, file_format):
             parts.append((batch.X, batch.y))
+            columns = batch.columns
             model.set_params(numeric=ordered_columns(batch.kinds))
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
@@ -132,7 +138,8 @@ def _rows(model: Learner, schema: TableSchema, files: list[str], file_format: st
     if not found:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
     X, y = joined([X for X, _ in parts]), joined([y for _, y in parts])
-    return TableMaterial(X, y, None if schema.time is None else moments, is_target=schema.is_target)
+    material = TableMaterial(X, y, None if schema.time is None else moments, is_target=schema.is_target)
+    return material, columns
 
 
 def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> DocumentMaterial:

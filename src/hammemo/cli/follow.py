@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from hammemo.cli.console import UsageError, check_model_writable, check_writable, print_json, print_result
-from hammemo.cli.input_options import column_list
+from hammemo.cli.input_options import column_list, refuse
+from hammemo.cli.model_options import bounds_of
 from hammemo.cli.options import AsJson, argument, flag, option, setting
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class FollowedOptions:
     table: Annotated[str, option("TABLE", "The table, with its schema if that is not public.")]
     label: str | None = setting("COLUMN", "The column with the labels.", False)
     target: str | None = setting("COLUMN", "The column with the numbers to predict.", False)
+    bounds: str | None = setting(
+        "LOW,HIGH",
+        "With --target: answers never leave these bounds; either may be missing, as in 0, for counts.",
+        "those of the model",
+    )
     columns: str | None = setting("A,B", "The columns to learn from.", "all others")
     where: str | None = setting("CONDITION", "Follow only rows that meet this condition in SQL.")
     publication: str | None = setting("NAME", "Use this publication, which is for the table alone.", "its own")
@@ -37,6 +43,13 @@ class FollowedOptions:
         if len(named) != 1:
             raise UsageError("Name the column to predict: --label COLUMN, or --target COLUMN for numbers.")
         return named[0]
+
+    @property
+    def checked_bounds(self) -> tuple[float | None, float | None] | None:
+        """The bounds of a model of numbers; None where none are given."""
+        if self.target is None:
+            refuse({"bounds": self.bounds}, "is for numbers: leave it out, or use --target instead of --label")
+        return bounds_of(self.bounds)
 
 
 @dataclass(frozen=True)
@@ -122,10 +135,17 @@ def follow_table(
         else:
             typer.echo(sentence, err=event["event"] in ("warning", "retry"))
 
-    seconds = (times.refit_after, times.check, times.check_timeout)
-    columns = None if table.columns is None else column_list(table.columns)
-    is_target = table.target is not None
-    given = FollowOptions(table.predicted, columns, table.where, target.subject, *seconds, is_target=is_target)
+    given = FollowOptions(
+        table.predicted,
+        columns=None if table.columns is None else column_list(table.columns),
+        where=table.where,
+        subject=target.subject,
+        refit_after=times.refit_after,
+        check_every=times.check,
+        check_timeout=times.check_timeout,
+        is_target=table.target is not None,
+        bounds=table.checked_bounds,
+    )
     with target.opened() as opened:
         follower = Follower(address, table.table, opened, given, tell, publication=table.publication)
         with closing(follower.source):

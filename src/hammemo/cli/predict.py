@@ -236,6 +236,7 @@ def probabilities(model: Any, queries: Queries) -> Floats:
 def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Queries], Answers]) -> None:
     """Answer all that is in files, batch by batch, and write the answers."""
     from hammemo.cli.models import open_model, say_what_is_left
+    from hammemo.sources.reading_notes import name_columns_in_warnings
 
     opened = open_model(asked.model, read_key(asked.key_file))
     say_what_is_left(opened, asked.model)
@@ -245,7 +246,9 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
     answered = 0
     with answer_writer(out, as_json=asked.as_json) as write, progress_bar("Answering") as tell:
         for queries in schema.queries(files, opened.h, given.file_format, whole=out is not None):
-            write(queries, answer(opened.model, queries))
+            with name_columns_in_warnings(getattr(schema, "columns", None)):
+                answers = answer(opened.model, queries)
+            write(queries, answers)
             answered += len(queries.X)
             tell(answered, None)
         if not answered:

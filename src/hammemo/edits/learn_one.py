@@ -60,13 +60,18 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
 
 
-def one_row(settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any]) -> list[Any]:
-    """Return the tokens of one row with numbers."""
+def one_row(
+    settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any], *, learning: bool = True
+) -> list[Any]:
+    """Return the tokens of one row with numbers.
+
+    `learning` says that the row is learned or forgotten: in a question, times of any zone are converted.
+    """
     if columns.packed:
         return pack_table([list(context)], settings.missing, columns.listed())[0].tolist()  # type: ignore[no-any-return]
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]
-    table = tokens_of(listed, kinds, settings.missing, columns.listed(), learning=True, zones=columns.zones)
+    table = tokens_of(listed, kinds, settings.missing, columns.listed(), learning=learning, zones=columns.zones)
     row: list[Any] = table[0].tolist()
     return [as_token(token) for token in row]

@@ -64,8 +64,8 @@ class NumberPredictor(ReadsQuestions):
     def __call__(self, row: Sequence[Any]) -> float:
         """Return the expected target of one row: a list of values in order, or a row of a table with these columns."""
         values = one_context(row, self.form.columns.names, call="a predictor")
-        contexts = self.form.read_rows_in_order([values])
-        return float(self.answers.expected(self.answers.ask(contexts))[0])
+        contexts = self.read_row(values)
+        return float(self._expect(self.answers.ask(contexts))[0])
 
     @property
     def missing(self) -> str:
@@ -79,7 +79,11 @@ class NumberPredictor(ReadsQuestions):
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row."""
-        return self._answer(X, lambda rows: self.bounds.clip(self.answers.expected(rows)))
+        return self._answer(X, self._expect)
+
+    def _expect(self, rows: SeenRows) -> NDArray[np.float64]:
+        """Return the expected target of each row, within the bounds."""
+        return self.bounds.clip(self.answers.expected(rows))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""

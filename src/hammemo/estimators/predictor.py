@@ -160,7 +160,8 @@ class Predictor(ReadsQuestions, Answering):
     def _read_in_order(self, row: Sequence[Any]) -> Contexts:
         """Return the context of one row, whose columns come in order."""
         checked = one_context(row, call="a predictor")
-        return self.form.read_rows_in_order(self._view.cut([checked], self.sites.h))
+        (context,) = self._view.cut([checked], self.sites.h)
+        return self.read_row(context)
 
     def with_column_names(self, names: Iterable[str] | None) -> Predictor:
         """Return this predictor with other names of its columns; with None, questions are taken by position."""

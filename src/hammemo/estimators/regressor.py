@@ -425,7 +425,7 @@ class MemoryRegressor(Versioned, ShowsReport, RegressorMixin, BaseEstimator):
         state = self.state
         if state.holds_nothing:
             raise ValueError(_NO_ROWS)
-        row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain")
+        row, examples = numbers.one_example(self.settings(), state, x, 0.0, "explain", learning=False)
         rows = state.layout.ask(examples.contexts)
         *added, base = _contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)

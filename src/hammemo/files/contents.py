@@ -26,7 +26,8 @@ from hammemo.estimators.predictor import Predictor
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
-from hammemo.files.descriptions import Restorer, exactly, field, plain_fields, present, taken_part
+from hammemo.files.descriptions import ParameterError, Restorer, exactly, field, plain_fields, present, taken_part
+from hammemo.files.parameters import check_label_parameters, check_number_parameters
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
 from hammemo.memories.gaussian import given_codes
@@ -45,7 +46,7 @@ from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hammemo._arrays.types import Array
     from hammemo.estimators.classifiers import MemoryClassifier
@@ -124,6 +125,7 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
             params[name] = descriptions.part_description(name, value, state.store)
         else:
             params[name] = descriptions.plain(name, value)
+    _refuse_to_save(check_label_parameters, model.settings(), state)
     fitted = {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS}
     about: dict[str, Any] = {"kind": "classifier", "class": type(model).__name__}
     about |= {"params": params, "fitted": fitted}
@@ -146,6 +148,14 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
     rows = {} if state.store is None else state.store.state()
     beside = _named(vote=state.vote.state(), cells=cells, kept=rows, **codes)
     return {**stored, "declared": declared, **beside}, about
+
+
+def _refuse_to_save(check: Callable[[Any, Any], None], settings: Any, state: Any) -> None:
+    """Refuse to write a model with parameters that were set since it was fitted, and with which no file is loaded."""
+    try:
+        check(settings, state)
+    except ParameterError as error:
+        raise FileError(f"The model cannot be saved: {error.name} is not valid, {error.reason}") from error
 
 
 def _named(**parts: Mapping[str, Array]) -> dict[str, Array]:
@@ -176,6 +186,7 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
     params = {name: descriptions.plain(name, value) for name, value in given.items() if name not in UNSTORED}
     has_seed = isinstance(drawn, (int, np.integer, type(None)))
     params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed
+    _refuse_to_save(check_number_parameters, model.settings(), state)
     kept = None if state.store is None else state.store.described()
     about: dict[str, Any] = {"kind": "regressor", "class": type(model).__name__}
     about |= {"params": params, "n_features_in": state.columns.n}
@@ -237,7 +248,6 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
     restorer.take_codes(arrays)
     model: MemoryClassifier = _unfitted(about, restorer)
-    check_missing_rule(model.settings().missing)
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
     kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
@@ -272,7 +282,9 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     part = Part(Layout(kernel, sites, choices, cells), memory)
     columns = _stored_columns(about, n_columns, None if cells is None else cells.table_kinds, packed=width < n_columns)
     dtype, cutting = descriptions.stored_label_dtype(about, memory.labels), descriptions.stored_cutting(about)
-    take_state(model, ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about)))
+    state = ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about))
+    check_label_parameters(model.settings(), state)
+    take_state(model, state)
     return model
 
 
@@ -282,7 +294,6 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     optional = ("kept", "types", "zones", descriptions.STALE, "position", "notes")
     exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
     model: MemoryRegressor = _unfitted(about, restorer)
-    check_missing_rule(model.missing)
     described, n = field(about, "layout", dict), field(about, "n_features_in", int)
     exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"), optional=("narrowing",))
     exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
@@ -300,7 +311,9 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     stored.finish()
     kinds = layout.table_kinds
     columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds, packed=is_packed)
-    take_state(model, NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about)))
+    state = NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about))
+    check_number_parameters(model.settings(), state)
+    take_state(model, state)
     return model
 
 
@@ -309,8 +322,11 @@ def _unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
     cls = restorer.registry.find(about["kind"], field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, *descriptions.stored_parameters(cls))
-    field(params, "random_state", int, type(None))
-    return cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
+    arguments: dict[str, Any] = {}
+    for name, value in params.items():
+        with descriptions.naming_parameter(name, value):
+            arguments[name] = restorer.parameter(cls, name, value)
+    return cls(**arguments)
 
 
 def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:

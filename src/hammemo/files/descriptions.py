@@ -208,6 +208,54 @@ def check_key(digest: str | None, key: bytes | None) -> None:
 # Restoring
 
 
+class ParameterError(ValueError):
+    """A parameter of a file is not one that `fit` takes.
+
+    Parameters
+    ----------
+    name : str
+        As scikit-learn names it: ``memory__buckets`` is a parameter of the memory.
+    reason : str
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        if len(reason) > MAX_REASON_LENGTH:
+            self.reason = f"{reason[:MAX_REASON_LENGTH]}…"
+        super().__init__(f"its parameter {name} is not valid: {self.reason}")
+
+
+MAX_REASON_LENGTH: Final = 300
+"""The most characters of a reason that an error repeats: a forger can make a value long."""
+
+MAX_VALUE_LENGTH: Final = 80
+"""The most characters of a value that an error repeats."""
+
+
+def _shortened(value: Any) -> str:
+    """Return a value of a file as an error shows it."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
+
+
+@contextmanager
+def naming_parameter(name: str, value: Any) -> Iterator[None]:
+    """Let an error name the parameter that it is about, and its value."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(f"{name}__{error.name}", error.reason) from error
+    except FileError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
+        reason = str(error)
+        is_plain = isinstance(value, (bool, int, float, str, list, type(None)))
+        if is_plain and repr(value) not in reason:  # of a part, the error names the value that is wrong in it
+            reason = f"{_shortened(value)}: {reason}"
+        raise ParameterError(name, reason) from error
+
+
 @contextmanager
 def taken_part(arrays: dict[str, Array], name: str, *, trusted: bool = False) -> Iterator[StoredArrays]:
     """Take the arrays whose names begin with ``name.`` out of `arrays` for the block, which must use all of them."""
@@ -252,14 +300,20 @@ class Restorer:
         cls = self.registry.find(kind, field(description, "class", str))
         params = field(description, "params", dict)
         exactly(params, *stored_parameters(cls))
-        return cls(**{name: self._of_part(kind, cls, name, value) for name, value in params.items()})
+        arguments: dict[str, Any] = {}
+        for name, value in params.items():
+            with naming_parameter(name, value):
+                arguments[name] = self._of_part(kind, cls, name, value)
+        return cls(**arguments)
 
     def parameter(self, cls: Any, name: str, value: Any) -> Any:
         """Return a parameter of a class of classifiers."""
         if (given := self._given(cls, name, value)) is not None:
             return given
         if name == "numeric" and not isinstance(value, (str, list, type(None))):
-            raise ValueError("its parameter numeric is neither a word nor a list of columns")
+            raise ValueError(f"{_shortened(value)} is neither a word nor a list of columns")
+        if name == "random_state" and type(value) not in (int, type(None)):
+            raise ValueError(f"{_shortened(value)} is not a seed, a whole number")
         if name == "bounds":
             return _stored_bounds(value)
         return self.part(name, value) if name in DESCRIBED and isinstance(value, dict) else _plain_value(value)
@@ -304,9 +358,9 @@ def _plain_value(value: Any) -> Any:
         for entry in value:
             _plain_value(entry)
     elif isinstance(value, (int, float)) and not -(2.0**64) < value < 2.0**64:
-        raise ValueError("a parameter is too large a number")
+        raise ValueError(f"{_shortened(value)} is too large a number")
     elif not isinstance(value, (int, float, str, type(None))):
-        raise ValueError("a parameter is neither a number, a string, a truth value, None nor a list of these")
+        raise ValueError(f"{_shortened(value)} is neither a number, a string, a truth value, None nor a list of these")
     return value
 
 
@@ -315,10 +369,10 @@ def _stored_bounds(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list) or any(type(end) not in (float, type(None)) for end in value):
-        raise ValueError("its bounds are not a pair of numbers")
+        raise ValueError(f"{_shortened(value)} is not a pair of numbers")
     bounds = Bounds.from_parameter(value).parameter
     if bounds is None or list(bounds) != value:
-        raise ValueError("its bounds are not in canonical form")
+        raise ValueError(f"{_shortened(value)} is not in canonical form")
     return bounds
 
 

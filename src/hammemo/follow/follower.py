@@ -70,6 +70,9 @@ class FollowOptions:
         Seconds between two looks at the log.
     is_target : bool
         Whether `label` is a column of numbers to predict.
+    bounds : (low, high), optional
+        What a new model of numbers answers at least and at most, as its parameter of this name.
+        Without it, a model that exists keeps its own.
     """
 
     label: str
@@ -81,6 +84,7 @@ class FollowOptions:
     check_timeout: float = 3_600.0
     pause: float = 0.2
     is_target: bool = False
+    bounds: tuple[float | None, float | None] | None = None
 
 
 class Follower:
@@ -217,6 +221,8 @@ class Follower:
         followed = self.source.open(
             options.label, columns, options.subject, is_target=options.is_target
         )
+        followed = replace(followed, bounds=options.bounds)
+        self._target.check_bounds(followed)
         if self._followed is not None:
             for before, now in zip(self._followed.all, followed.all, strict=True):
                 if before != now:

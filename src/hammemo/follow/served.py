@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from hammemo.client import Client, ServerError
 from hammemo.files.models import load, save
 from hammemo.follow.position import FollowError, NeedsCheck, Position
-from hammemo.follow.targets import FileTarget, PositionAfter, check_kind, first_model
+from hammemo.follow.targets import FileTarget, PositionAfter, check_bounds, check_kind, first_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +63,11 @@ class ServedTarget:
     def _predicts_numbers(self) -> bool:
         return self._facts is not None and self._facts["predicts"] == "numbers"
 
+    def check_bounds(self, followed: Followed) -> None:
+        """Refuse bounds that are not those of a model that exists."""
+        if self._facts is not None:
+            check_bounds(self.name, followed, self._facts.get("bounds"))
+
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
         return 0 if self._facts is None else int(self._facts["examples"])
@@ -106,7 +111,11 @@ class ServedTarget:
             dates = [
                 column.name for column in followed.columns if column.kind in ("date", "moment")
             ]
-            kind = {"predicts": "numbers"} if followed.is_target else {}
+            kind: dict[str, Any] = {}
+            if followed.is_target:
+                kind["predicts"] = "numbers"
+            if followed.bounds is not None:
+                kind["bounds"] = list(followed.bounds)
             self._client.create(
                 self._model, columns=followed.names, dates=dates, subjects="required", **kind
             )

@@ -15,6 +15,7 @@ from hammemo.follow.position import FollowError, NeedsCheck, Position
 from hammemo.follow.values import EXAMPLES, Followed, FollowedTable, Rows
 from hammemo.memories.errors import NotStoredError
 from hammemo.sources.schemas import TableSchema
+from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
     from hammemo.edits.sync import Synced
@@ -73,6 +74,11 @@ class FileTarget:
         """Return the names of the model's columns."""
         names = None if self._model is None else getattr(self._model, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
+
+    def check_bounds(self, followed: Followed) -> None:
+        """Refuse bounds that are not those of a model that exists."""
+        if isinstance(self._model, MemoryRegressor):
+            check_bounds(str(self.path), followed, self._model.bounds)
 
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
@@ -161,11 +167,28 @@ def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
         )
 
 
+def check_bounds(name: str, followed: Followed, bounds: Any) -> None:
+    """Refuse bounds that are given and are not those of a model that exists."""
+    wanted = Bounds.from_parameter(followed.bounds)
+    if followed.bounds is not None and wanted != Bounds.from_parameter(bounds):
+        raise FollowError(
+            f"{name} has bounds={bounds}, not {wanted.parameter}: leave the option out, set them "
+            "with set_params(bounds=...) and save, or name another model."
+        )
+
+
 def first_model(followed: Followed, table: FollowedTable) -> Learner:
     """Return a model fitted to a table, which may be empty."""
-    model: Learner = MemoryRegressor() if followed.is_target else MemoryClassifier(keep=KEEP)
+    model: Learner
+    if followed.is_target:
+        model = MemoryRegressor(bounds=followed.bounds)
+    else:
+        model = MemoryClassifier(keep=KEEP)
     if len(table.labels):
         return model.fit(table.values, table.labels)
     # the types of the columns are known without any row: learn an example, and forget it
     example = followed.frame([tuple(EXAMPLES[column.kind] for column in followed.all)])
-    return model.fit(example.values, example.labels).apply(forget="everything")
+    labels = example.labels
+    if followed.is_target:  # any target inside the bounds: nothing of it is left
+        labels = Bounds.from_parameter(followed.bounds).clip(labels)
+    return model.fit(example.values, labels).apply(forget="everything")

@@ -16,7 +16,7 @@ the same value. What a value becomes depends on its column's type alone, never o
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -97,6 +97,13 @@ class Followed:
     subject: Column | None = None
     is_target: bool = False
     """Whether the label is a number to predict."""
+    bounds: tuple[float | None, float | None] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """What a new model of numbers answers at least and at most.
+
+    They change nothing in what is followed, so `hash` leaves them out.
+    """
 
     @property
     def all(self) -> tuple[Column, ...]:

@@ -97,6 +97,10 @@ class SiteKernel(BaseEstimator):
             raise ValueError(f"sites={self.sites!r} must be a list of positions, or of tuples of positions.")
         return len(self.sites)
 
+    def least_positions(self, h: int) -> int:
+        """Return a lower bound of the positions of all sites together, without listing them, for kernels from files."""
+        return self.least_sites(h)
+
     def __add__(self, other: Any) -> Joined:
         """Return the kernel that compares the sites of both; the weights of a site in both are added up."""
         if not isinstance(other, SiteKernel):
@@ -222,6 +226,11 @@ class Suffixes(SiteKernel):
         check_reach("k", self.k, 1, h)
         return int(self.k)
 
+    def least_positions(self, h: int) -> int:
+        """Return 1 + 2 + … + k."""
+        n_sites = self.least_sites(h)
+        return n_sites * (n_sites + 1) // 2
+
 
 class SkipPairs(SiteKernel):
     """All pairs of the last few positions, except the last two, which form a suffix.
@@ -323,6 +332,10 @@ class Joined(SiteKernel):
     def least_sites(self, h: int) -> int:
         """Return the number of sites of the largest part."""
         return max(part.least_sites(h) for part in self._parts())
+
+    def least_positions(self, h: int) -> int:
+        """Return the number of positions of the largest part."""
+        return max(part.least_positions(h) for part in self._parts())
 
     def _parts(self) -> Sequence[SiteKernel]:
         kernels: Any = self.kernels

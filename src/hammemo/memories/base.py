@@ -370,6 +370,10 @@ class Memory(Versioned, BaseEstimator, ABC):
     def clear(self) -> None:
         """Check the parameters and hold nothing; `sites`, `seed` and `declared` are set."""
 
+    def check_parameters(self, sites: Sites) -> None:
+        """Refuse parameters that `open` refuses for these sites, without making anything; `load` asks for it."""
+        self._check_free(sites)
+
     @abstractmethod
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or, with sign -1, take them back: all of them, or none and an error."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Divisor, Ranker
@@ -139,6 +140,12 @@ class Tiered(InSegments):
         self.sketch_, self.exact_ = self._cloned_tiers()
         for tier in (self.sketch_, self.exact_):
             tier.open(self.sites, self.seed, self.declared)
+
+    def check_parameters(self, sites: Sites) -> None:
+        """Refuse tiers that are of other kinds, or have parameters that are wrong for these sites."""
+        super().check_parameters(sites)
+        for tier in self._cloned_tiers():
+            tier.check_parameters(sites)
 
     def _cloned_tiers(self) -> tuple[Hashed, Exact]:
         for name, tier, kind in (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact)):

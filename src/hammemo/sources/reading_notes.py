@@ -8,7 +8,10 @@ later file is read alike.
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.columns import ColumnKind
@@ -16,7 +19,7 @@ from hammemo.tokens.date_formats import check_format
 from hammemo.tokens.text_evidence import NA_TEXTS, Doubt, describe_missing, quote_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hammemo.tokens.text_evidence import TextEvidence
 
@@ -26,6 +29,9 @@ _NOTE_LENGTH: Final = 4096
 _MAX_PARTS: Final = 24
 _SHOWN_COLUMNS: Final = 10
 _SHOWN_FORMATS: Final = 3
+
+_PLACE: Final = re.compile(r"Column ([0-9]{1,9})\b")
+"""How a warning about a column without a name begins."""
 
 
 # ---------------------------------------------------------------- sentences
@@ -49,6 +55,37 @@ def describe_missing_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]
         values = "1 value is" if total == 1 else f"{total:,} values are"
         sentences.append(f"In {columns}, {values} read as missing.")
     return sentences
+
+
+@contextmanager
+def name_columns_in_warnings(columns: Sequence[str] | None) -> Iterator[None]:
+    """Let warnings that begin with the place of a column have its name there, as the file has it.
+
+    Commands hand arrays without names to models: names are the business of how files are read.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            yield
+        finally:
+            once = {(str(one.message), one.category): one for one in caught}
+    for one in once.values():
+        sentence = name_column(str(one.message), columns)
+        warnings.warn_explicit(sentence, one.category, one.filename, one.lineno)
+
+
+def name_column(sentence: str, columns: Sequence[str] | None) -> str:
+    """Return a sentence that begins with the place of a column with its name there.
+
+    Examples
+    --------
+    >>> from hammemo.sources.reading_notes import name_column
+    >>> name_column("Column 1 holds long texts.", ["name", "price"])
+    "Column 'price' holds long texts."
+    """
+    start = _PLACE.match(sentence)
+    if start is None or columns is None or int(start[1]) >= len(columns):
+        return sentence
+    return f"Column {columns[int(start[1])]!r}{sentence[start.end() :]}"
 
 
 class MissingTexts:

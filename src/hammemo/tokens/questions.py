@@ -7,6 +7,7 @@ what the model accepts and refuses, by the same functions.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,15 @@ class ReadsQuestions:
             differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self).setdefault("_columns_warned_of", {}))
         return contexts
+
+    def read_row(self, row: Sequence[Any]) -> Contexts:
+        """Return the context of one row, a list of its values in the order of the columns."""
+        try:
+            return self.form.read_rows_in_order([row])
+        except (TypeError, ValueError):  # the way of a table takes longer, and has the words of the model
+            unnamed = copy.copy(self)
+            unnamed.form = self.form.with_names(None)
+            return unnamed.read([row])
 
 
 def _has_no_rows(X: Any) -> bool:

@@ -80,6 +80,20 @@ class Vote(BaseEstimator, ABC):
         """Return the probability of each example's label, where that takes less work than those of all labels."""
         return None
 
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong for any sites. `load` asks for it, so that a later `refit` does not fail."""
+
+    def check_sites(self, sites: Sites) -> None:
+        """Refuse parameters that are wrong for these sites, such as a list of weights for others; `load` asks, too."""
+
+    def check_reads(self, sites: Sites) -> None:
+        """Refuse sites without positions, such as bags, where this vote reads positions only."""
+        if sites.free and not self.reads_free_sites:
+            raise ValueError(
+                f"vote={self!r} reads positions only, and the kernel has a {sites.free[0].kind!r}: "
+                "use vote='mixture', or 'log-linear'."
+            )
+
     def check_whole(self, *names: str) -> None:
         """Refuse parameters that are not whole numbers of at least 1."""
         for name in names:

@@ -317,6 +317,15 @@ class LogLinear(Vote):
             self.base_weights_ = stored.finite("base_weights", "float64", (1 + len(labels),))
         self.labels_ = labels
 
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong for any sites."""
+        self.amounts()
+        self._check_numbers()
+
+    def check_sites(self, sites: Sites) -> None:
+        """Refuse given weights that are not one for each site."""
+        self._shared(sites.n)
+
     def _chosen(self, examples: Examples, columns: Ints, most: int, seed: int) -> tuple[Ints, Ints]:
         """Return which examples to fit to, and how often each occurs.
 

@@ -195,6 +195,7 @@ class ServedModel:
             "column_names": about.column_names,
             "cutting": cutting,
             "predicts": "numbers" if is_number else "labels",
+            "bounds": model.bounds if isinstance(model, MemoryRegressor) else None,
             "classes": classes,
             "examples": 0 if model is None else model.state.n_examples,
             "stale": model is not None and model.state.stale,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.checked import is_number
 from hammemo._arrays.threads import in_threads
 from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
@@ -172,7 +173,7 @@ class AutoSites(SiteKernel):
             value: Any = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name}={value!r} is a whole number of at least {least}.")
-        if self.seconds is not None and not self.seconds > 0:
+        if self.seconds is not None and not (is_number(self.seconds) and self.seconds > 0):
             raise ValueError(f"seconds={self.seconds!r} is a number above zero, or None for no limit.")
 
 

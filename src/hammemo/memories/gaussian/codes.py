@@ -311,7 +311,7 @@ class GaussianCodes(Cached):
         self.exact = exact
         self.given = dict(given or {})
         self.distribution = distribution
-        if distribution not in DISTRIBUTIONS:
+        if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
             raise ValueError(f"distribution={distribution!r} is not known: use one of {', '.join(DISTRIBUTIONS)}.")
         if tied and "output_codes" in self.given:
             raise ValueError("output_codes= has codes of labels, and tied=True uses the codes of tokens: use one.")

@@ -49,6 +49,7 @@ from hammemo.memories.label_counts import LabelCounts
 if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Compiled
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
@@ -132,6 +133,10 @@ class Gaussian(Memory):
         """The memory matrix, of shape (p, d)."""
         return self._C.reshape(-1, self.codes.d)
 
+    def keeps_rows(self) -> bool:
+        """Return that its reader has no rows of counts, without making a matrix of any size."""
+        return GaussianReader.has_rows
+
     def make_reader(self) -> GaussianReader:
         """Return the matrix as it is now: edits make a new one."""
         held = self.frame(), self.codes, self._C, self.input_codes, self.output_codes
@@ -175,8 +180,20 @@ class Gaussian(Memory):
         self._C = np.zeros((len(self.sites.positions), self.codes.d_h, self.codes.d))
         self._counts = LabelCounts()
 
+    def check_parameters(self, sites: Sites) -> None:
+        """Refuse dimensions, codes and a distribution that cannot be those of a memory of these sites."""
+        super().check_parameters(sites)
+        self._make_codes(sites, 0)
+
     def _open_codes(self) -> None:
-        n_sites = len(self.sites.positions)
+        self.codes = self._make_codes(self.sites, self.seed)
+        self._bound = None  # not known: the first change looks
+        self.input_codes = CodeCache(self.codes.projected, self.codes.d_h)
+        self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
+
+    def _make_codes(self, sites: Sites, seed: int) -> GaussianCodes:
+        """Return the codes that the parameters ask for, checked; none of them is drawn yet."""
+        n_sites = len(sites.positions)
         for name in ("d", "d_h"):
             value = getattr(self, name)
             if (value is not None or name == "d") and (
@@ -188,16 +205,19 @@ class Gaussian(Memory):
             for name, kind in self.given_codes.items()
             if getattr(self, name) is not None
         }
-        if "codes" in given and any(len(site) > 1 for site in self.sites.positions):
+        if "codes" in given and any(len(site) > 1 for site in sites.positions):
             raise ValueError("codes= has codes of single tokens, and the kernel compares tuples: use 'positional'.")
         square = len(given[PROJECTION].rows) if PROJECTION in given else max(1, round(self.d / n_sites))
-        d_h = square if self.d_h is None else int(self.d_h)
-        self.codes = GaussianCodes(
-            self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact), given, self.distribution
+        return GaussianCodes(
+            seed,
+            int(self.d),
+            square if self.d_h is None else int(self.d_h),
+            n_sites,
+            bool(self.tied),
+            bool(self.exact),
+            given,
+            self.distribution,
         )
-        self._bound = None  # not known: the first change looks
-        self.input_codes = CodeCache(self.codes.projected, d_h)
-        self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the matrix of a state."""

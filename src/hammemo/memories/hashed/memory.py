@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Ints
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.hashed.raw_rows import PreviousTable
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
@@ -317,14 +318,19 @@ class Hashed(Memory):
 
     def clear(self) -> None:
         """Check the numbers and hold nothing; the layout is open where rows are to be reserved."""
-        _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
-        _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
-        check_secret(self.key)
+        self.check_parameters(self.sites)
         self._rows, self.previous_tables = None, None
         self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
+
+    def check_parameters(self, sites: Sites) -> None:
+        """Refuse numbers and a key that cannot be those of a memory of these sites."""
+        super().check_parameters(sites)
+        _check_numbers("buckets", self.buckets, 1, len(sites.positions))
+        _check_numbers("reserved", self.reserved, 0, len(sites.positions))
+        check_secret(self.key)
 
     def _settle(self, reserved: Reserved) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)

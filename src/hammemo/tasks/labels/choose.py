@@ -222,11 +222,7 @@ class _Chosen:
         kernel, vote = self.kernel.named(columns.names), settings.with_class_weight(self.vote)
         sites = kernel.resolve(columns.n if self.cells is None else self.cells.h)
         sites.check_size()
-        if sites.free and not vote.reads_free_sites:
-            raise ValueError(
-                f"vote={vote!r} reads positions only, and the kernel has a {sites.free[0].kind!r}: "
-                "use vote='mixture', or 'log-linear'."
-            )
+        vote.check_reads(sites)
         layout = Layout(kernel, sites, choices, self.cells)
         return LayoutPlan(layout, self.memory.open(sites, seed), vote, self.weighted)
 

@@ -134,6 +134,8 @@ def most_kept(keep: Any, *, digests: bool = False) -> int | None:
 
 def seed_of(random_state: Any) -> int:
     """Return the seed of a model; of None, a new one."""
+    if isinstance(random_state, bool):  # numpy takes it for 0 or 1; as JSON it would be no number
+        raise ValueError(f"random_state={random_state} is not a seed: use a whole number.")
     if isinstance(random_state, (int, np.integer)):
         if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
             raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")

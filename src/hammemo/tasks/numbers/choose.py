@@ -337,13 +337,23 @@ def change_one(settings: NumberSettings, state: NumberState, row: Sequence[Any],
 
 
 def one_example(
-    settings: NumberSettings, state: NumberState, row: Sequence[Any], target: float, call: str
+    settings: NumberSettings,
+    state: NumberState,
+    row: Sequence[Any],
+    target: float,
+    call: str,
+    *,
+    learning: bool = True,
 ) -> tuple[list[Any], Examples]:
-    """Return the values of one row, and the row as an example; `call` is how a refusal names the method."""
+    """Return the values of one row, and the row as an example; `call` is how a refusal names the method.
+
+    `learning` says that the row is learned or forgotten: in a question, times of any zone are converted.
+    """
     context = one_context(row, state.columns.names, call)
     if len(context) != state.columns.n:
         raise ValueError(f"The model was fitted on rows of {state.columns.n} values; this has {len(context)}.")
-    return context, Examples.of([one_row(settings, state.columns, state.columns.letters, context)], [target])
+    tokens = one_row(settings, state.columns, state.columns.letters, context, learning=learning)
+    return context, Examples.of([tokens], [target])
 
 
 def refit(settings: NumberSettings, state: NumberState, what: str) -> NumberState:

@@ -245,6 +245,10 @@ class Mixture(Vote):
         gone = np.unique(components.groups[np.isneginf(self.weights_).all(axis=1)])
         return tuple(components.group_names[group] for group in gone)
 
+    def check_parameters(self) -> None:
+        """Refuse parameters that are wrong for any sites."""
+        self._check_numbers()
+
     def state(self) -> dict[str, Array]:
         """Return the fitted weights; empty where nothing was fitted."""
         if not hasattr(self, "weights_"):

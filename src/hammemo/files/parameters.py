@@ -1,0 +1,127 @@
+"""Whether `refit` takes the parameters of a model: asked before a model is written, and after it is read.
+
+A model that was loaded is refitted with its parameters, perhaps weeks later. So what `refit` would refuse is refused
+when the file is read, and no file is written that would be. The checks are those of `fit` itself; each error names the
+parameter. They allocate nothing that a number in a file could make large.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hammemo.edits.column_changes import asked, can_decide, check_numeric, decided_by_rows
+from hammemo.files.descriptions import naming_parameter
+from hammemo.kernels import AutoSites
+from hammemo.kernels.sites import MAX_POSITIONS
+from hammemo.memories import Gaussian, Hashed, Tiered
+from hammemo.memories.secret_keys import check_secret
+from hammemo.stores.digest_store import Digests, DigestStore
+from hammemo.tasks.labels.automatic import resolved_kernel
+from hammemo.tasks.labels.settings import most_kept, seed_of
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.missing import check_missing_rule
+from hammemo.votes import LogLinear
+
+if TYPE_CHECKING:
+    from hammemo.edits.state import ModelState, RowsState
+    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.tasks.labels.settings import ModelSettings, NumberSettings
+    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.votes import Vote
+
+
+def check_label_parameters(settings: ModelSettings, state: ModelState) -> None:
+    """Refuse parameters of a classifier with which `refit` could not begin."""
+    _check_reading(settings, state)
+    with naming_parameter("keep", settings.keep):
+        _check_keep(settings, state)
+    with naming_parameter("memory", settings.memory):
+        memory = settings.new_memory()
+    with naming_parameter("vote", settings.vote):
+        vote = settings.vote_for(2, memory)
+        vote.check_parameters()
+        _check_readable(vote, memory)
+    with naming_parameter("class_weight", settings.class_weight):
+        settings.with_class_weight(vote)
+    with naming_parameter("kernel", settings.kernel):
+        kernel = resolved_kernel(settings.kernel, memory, vote).named(state.columns.names)
+        sites = _sites_of(kernel, settings, state)
+        vote.check_reads(sites)
+    with naming_parameter("memory", settings.memory):
+        memory.check_parameters(sites)
+    if not isinstance(kernel, AutoSites):  # whose sites are still to be chosen
+        with naming_parameter("vote", settings.vote):
+            vote.check_sites(sites)
+
+
+def check_number_parameters(settings: NumberSettings, state: NumberState) -> None:
+    """Refuse parameters of a regressor with which `refit` could not begin."""
+    _check_reading(settings, state)
+    with naming_parameter("keep", settings.keep):
+        most_kept(settings.keep)
+
+
+def _check_reading(settings: ModelSettings | NumberSettings, state: RowsState) -> None:
+    """Refuse what labels and numbers have in common: the seed, and how rows are read."""
+    with naming_parameter("missing", settings.missing):
+        check_missing_rule(settings.missing)
+    if isinstance(settings.random_state, int):  # a generator, which no file holds, would be moved on by a question
+        with naming_parameter("random_state", settings.random_state):
+            seed_of(settings.random_state)
+    if settings.numeric is not None:
+        with naming_parameter("numeric", settings.numeric):
+            _check_numeric(settings, state)
+
+
+def _check_numeric(settings: ModelSettings | NumberSettings, state: RowsState) -> None:
+    """Refuse columns that are not there, or that hold names which cannot become numbers."""
+    columns = state.columns
+    places = asked(settings, columns)
+    if places is None or columns.types is None:
+        return
+    numbers = {place for place, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
+    if places == numbers:
+        return  # as most are: the rows are not read
+    check_numeric(settings, state)
+    if can_decide(state) and state.store is not None:
+        decided_by_rows(settings, columns, state.store)
+
+
+def _check_keep(settings: ModelSettings, state: ModelState) -> None:
+    """Refuse a number of rows that is none, and digests with another key than those that are stored."""
+    digests = Digests.of(settings.keep)
+    most_kept(settings.keep if digests is None else digests.rows, digests=True)
+    if digests is None:
+        return
+    check_secret(digests.key)
+    store = state.store
+    if isinstance(store, DigestStore) and not DigestStore(store.h, store.seed, digests.key).is_keyed_like(store):
+        raise ValueError("the digests that the model stores have another key or another seed")
+
+
+def _check_readable(vote: Vote, memory: Memory) -> None:
+    """Refuse a memory that does not keep what a vote reads."""
+    if isinstance(vote, LogLinear) and not memory.keeps_rows():
+        raise ValueError(f"{vote!r} reads rows of counts, which memory={memory!r} does not keep")
+    if vote.needs_exact_rows and isinstance(memory, (Hashed, Gaussian, Tiered)):
+        raise ValueError(f"{vote!r} reads rows of exact counts, which memory={memory!r} does not keep")
+
+
+def _sites_of(kernel: SiteKernel, settings: ModelSettings, state: ModelState) -> Sites:
+    """Return the sites that `refit` would compare, or refuse a kernel before it lists more than a model may have.
+
+    Sites that rows choose stay as they are: which ones the next refit chooses, no parameter says.
+    """
+    if isinstance(kernel, AutoSites):
+        kernel.resolve(1)  # this checks its parameters
+    if settings.kernel_is_automatic:
+        return state.sites
+    # A given kernel compares columns; under a layout that was given, refit does not ask for it again.
+    n_positions = state.sites.h if state.pinned else state.columns.n
+    if kernel.least_positions(n_positions) > MAX_POSITIONS:
+        raise ValueError(f"{kernel!r} compares more than {MAX_POSITIONS:,} positions")
+    sites = kernel.resolve(n_positions)
+    sites.check_size()
+    return sites
