@@ -8,12 +8,15 @@ namespace hammemo {
 namespace {
 
 void require(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
+    if (!condition) {
+        throw std::invalid_argument(message);
+    }
 }
 
 void require_ascending(const std::vector<uint64_t>& hashes) {
-    for (size_t i = 1; i < hashes.size(); ++i)
+    for (size_t i = 1; i < hashes.size(); ++i) {
         require(hashes[i - 1] < hashes[i], "reserved hashes must be ascending and distinct");
+    }
     require(hashes.size() < (size_t{1} << 30), "too many reserved hashes");
 }
 
@@ -28,25 +31,41 @@ Finder::Finder(std::vector<uint64_t> ascending, std::vector<uint32_t> numbers)
         std::iota(sorted_numbers_.begin(), sorted_numbers_.end(), 0u);
     }
     require(sorted_numbers_.size() == n, "one number for each hash");
-    // More room makes displacements easier to find; words chosen to defeat them are searched by halving instead.
-    for (size_t room = n + n / 4 + 1; n > 0 && room <= 16 * n + 16; room *= 2)
-        if (place(room)) return;
+    // More room makes displacements easier to find; words chosen to defeat them are searched by
+    // halving instead.
+    for (size_t room = n + n / 4 + 1; n > 0 && room <= 16 * n + 16; room *= 2) {
+        if (place(room)) {
+            return;
+        }
+    }
     words_.clear();
 }
 
 bool Finder::place(size_t slots) {
     const size_t n = sorted_.size();
     size_t groups = 1;
-    while (groups < n / 2) groups *= 2;
-    std::vector<uint32_t> starts(groups + 1, 0), members(n), order(groups);  // the members of each group, one after another
-    for (const uint64_t hash : sorted_) ++starts[(hash & (groups - 1)) + 1];
-    if (*std::max_element(starts.begin(), starts.end()) > 64) return false;  // no accident: a random group has two members
+    while (groups < n / 2) {
+        groups *= 2;
+    }
+    std::vector<uint32_t> starts(groups + 1, 0);
+    std::vector<uint32_t> members(n);
+    std::vector<uint32_t> order(groups);  // the members of each group, one after another
+    for (const uint64_t hash : sorted_) {
+        ++starts[(hash & (groups - 1)) + 1];
+    }
+    if (*std::max_element(starts.begin(), starts.end()) > 64) {
+        return false;  // no accident: a random group has two members
+    }
     std::partial_sum(starts.begin(), starts.end(), starts.begin());
     std::vector<uint32_t> next(starts.begin(), starts.end() - 1);
-    for (size_t i = 0; i < n; ++i) members[next[sorted_[i] & (groups - 1)]++] = static_cast<uint32_t>(i);
+    for (size_t i = 0; i < n; ++i) {
+        members[next[sorted_[i] & (groups - 1)]++] = static_cast<uint32_t>(i);
+    }
     const auto size_of = [&](uint32_t group) { return starts[group + 1] - starts[group]; };
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return size_of(a) > size_of(b); });
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        return size_of(a) > size_of(b);
+    });
 
     words_.assign(slots, sorted_[0]);
     numbers_.assign(slots, sorted_numbers_[0]);
@@ -54,21 +73,25 @@ bool Finder::place(size_t slots) {
     std::vector<bool> taken(slots, false);
     std::vector<uint32_t> chosen;
     for (const uint32_t group : order) {
-        const uint32_t *first = members.data() + starts[group], *last = members.data() + starts[group + 1];
+        const uint32_t* first = members.data() + starts[group];
+        const uint32_t* last = members.data() + starts[group + 1];
         bool placed = first == last;
         for (uint64_t attempt = 0; !placed && attempt < 65536; ++attempt) {
             const uint64_t displacement = attempt * 0x9E3779B97F4A7C15ull;
             chosen.clear();
             placed = true;
             for (const uint32_t* i = first; i < last; ++i) {
-                const uint32_t slot = FinderView::slot_of(sorted_[*i], displacement, static_cast<uint32_t>(slots));
+                const uint32_t slot =
+                    FinderView::slot_of(sorted_[*i], displacement, static_cast<uint32_t>(slots));
                 if (taken[slot] || std::find(chosen.begin(), chosen.end(), slot) != chosen.end()) {
                     placed = false;
                     break;
                 }
                 chosen.push_back(slot);
             }
-            if (!placed) continue;
+            if (!placed) {
+                continue;
+            }
             displacements_[group] = displacement;
             for (size_t j = 0; j < chosen.size(); ++j) {
                 taken[chosen[j]] = true;
@@ -76,10 +99,12 @@ bool Finder::place(size_t slots) {
                 numbers_[chosen[j]] = sorted_numbers_[first[j]];
             }
         }
-        if (!placed) return false;
+        if (!placed) {
+            return false;
+        }
     }
-    // An empty slot holds the smallest word, whose own slot is another one: nothing is found there by mistake. Where
-    // the smallest word belongs in that slot it is not empty.
+    // An empty slot holds the smallest word, whose own slot is another one: nothing is found there
+    // by mistake. Where the smallest word belongs in that slot it is not empty.
     return true;
 }
 
@@ -98,34 +123,50 @@ FinderView Finder::view() const {
     return view;
 }
 
-LayoutOwner::LayoutOwner(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
-               const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
-               const std::vector<uint32_t>& buckets, IntegerHash integer_hash)
+LayoutOwner::LayoutOwner(uint32_t h,
+                         const std::vector<std::vector<uint32_t>>& positions,
+                         const std::vector<uint64_t>& multipliers,
+                         const std::vector<uint64_t>& tuple_seeds,
+                         const std::vector<uint32_t>& groups,
+                         Reserved reserved,
+                         const std::vector<uint32_t>& buckets,
+                         IntegerHash integer_hash)
     : reserved_(std::move(reserved)) {
     const size_t n_sites = positions.size();
-    require(h > 0 && n_sites > 0 && h <= MAX_WIDTH && n_sites <= MAX_WIDTH, "h or sites out of range");
-    require(multipliers.size() == n_sites && tuple_seeds.size() == n_sites && groups.size() == n_sites &&
-                buckets.size() == n_sites,
+    require(h > 0 && n_sites > 0 && h <= MAX_WIDTH && n_sites <= MAX_WIDTH,
+            "h or sites out of range");
+    require(multipliers.size() == n_sites && tuple_seeds.size() == n_sites &&
+                groups.size() == n_sites && buckets.size() == n_sites,
             "one multiplier, tuple seed, group and number of buckets is needed for each site");
-    require(reserved_.entries.size() == reserved_.hashes.size(), "one list of entries is needed for each group");
+    require(reserved_.entries.size() == reserved_.hashes.size(),
+            "one list of entries is needed for each group");
     view_.h = h;
     view_.n_sites = static_cast<uint32_t>(n_sites);
     view_.integer_hash = integer_hash;
     add_sites(positions, multipliers, tuple_seeds, groups, buckets);
     add_tokens();
-    if (!view_.checks) add_integers();
-    for (const Finder& finder : finders_) finder_views_.push_back(finder.view());
+    if (!view_.checks) {
+        add_integers();
+    }
+    for (const Finder& finder : finders_) {
+        finder_views_.push_back(finder.view());
+    }
     const size_t n_groups = reserved_.hashes.size();
     view_.finders = finder_views_.data();
     view_.tokens = finder_views_[n_groups];
-    if (!view_.checks) view_.single_integers = finder_views_[n_groups + 1];
+    if (!view_.checks) {
+        view_.single_integers = finder_views_[n_groups + 1];
+    }
     add_blocks();
 }
 
-void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
-                       const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
-                       const std::vector<uint32_t>& buckets) {
-    std::vector<bool> of_tuples(reserved_.hashes.size(), false), compared(view_.h, false);
+void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
+                            const std::vector<uint64_t>& multipliers,
+                            const std::vector<uint64_t>& tuple_seeds,
+                            const std::vector<uint32_t>& groups,
+                            const std::vector<uint32_t>& buckets) {
+    std::vector<bool> of_tuples(reserved_.hashes.size(), false);
+    std::vector<bool> compared(view_.h, false);
     used_alone_.assign(view_.h, 0);
     uint64_t next_row = 0;
     for (size_t k = 0; k < positions.size(); ++k) {
@@ -136,19 +177,36 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
             compared[position] = true;
         }
         const auto& entries = reserved_.entries[groups[k]];
-        const size_t n_own = reserved_.hashes[groups[k]].size(), length = positions[k].size();
-        require(length == 1 || entries.size() == n_own * length, "a reserved tuple has one entry for each position");
-        if (length > 1) of_tuples[groups[k]] = true;
-        else used_alone_[positions[k][0]] = 1, view_.any_alone = true;
-        sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(length),
-                          static_cast<uint32_t>(next_row), static_cast<uint32_t>(n_own), buckets[k], groups[k],
-                          multipliers[k] | 1, tuple_seeds[k], length > 1 && n_own ? entries.data() : nullptr, 0, nullptr});
+        const size_t n_own = reserved_.hashes[groups[k]].size();
+        const size_t length = positions[k].size();
+        require(length == 1 || entries.size() == n_own * length,
+                "a reserved tuple has one entry for each position");
+        if (length > 1) {
+            of_tuples[groups[k]] = true;
+        } else {
+            used_alone_[positions[k][0]] = 1;
+            view_.any_alone = true;
+        }
+        sites_.push_back({static_cast<uint32_t>(positions_.size()),
+                          static_cast<uint32_t>(length),
+                          static_cast<uint32_t>(next_row),
+                          static_cast<uint32_t>(n_own),
+                          buckets[k],
+                          groups[k],
+                          multipliers[k] | 1,
+                          tuple_seeds[k],
+                          length > 1 && n_own ? entries.data() : nullptr,
+                          0,
+                          nullptr});
         positions_.insert(positions_.end(), positions[k].begin(), positions[k].end());
         next_row += n_own + buckets[k];
         require(next_row < UINT32_MAX, "the tables have too many rows");
     }
-    for (uint32_t r = 0; r < view_.h; ++r)
-        if (compared[r]) used_.push_back(r);
+    for (uint32_t r = 0; r < view_.h; ++r) {
+        if (compared[r]) {
+            used_.push_back(r);
+        }
+    }
     for (size_t group = 0; group < reserved_.hashes.size(); ++group) {
         require_ascending(reserved_.hashes[group]);
         finders_.emplace_back(of_tuples[group] ? reserved_.hashes[group] : std::vector<uint64_t>{});
@@ -164,11 +222,17 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
 void LayoutOwner::add_tokens() {
     const auto& rows = reserved_.single_rows;
     require(rows.size() < (size_t{1} << 30), "too many reserved tokens");
-    require(reserved_.token_places.size() == reserved_.token_hashes.size(), "one place for each token");
-    for (const uint32_t place : reserved_.token_places) require(place < rows.size(), "a place is not in the list");
-    for (const Site& site : sites_)
-        for (const uint32_t row : rows)
-            require(site.n_positions > 1 || row == MISSING || row < site.n_own, "a token has no row at a site");
+    require(reserved_.token_places.size() == reserved_.token_hashes.size(),
+            "one place for each token");
+    for (const uint32_t place : reserved_.token_places) {
+        require(place < rows.size(), "a place is not in the list");
+    }
+    for (const Site& site : sites_) {
+        for (const uint32_t row : rows) {
+            require(site.n_positions > 1 || row == MISSING || row < site.n_own,
+                    "a token has no row at a site");
+        }
+    }
     view_.n_places = static_cast<uint32_t>(rows.size());
     bool mapped = false;
     for (size_t place = 0; place < rows.size(); ++place) {
@@ -177,22 +241,29 @@ void LayoutOwner::add_tokens() {
     }
     view_.single_words = mapped ? single_words_.data() : nullptr;
     const auto& checks = reserved_.token_checks;
-    require(checks.empty() || checks.size() == 2 * reserved_.token_places.size(), "two words confirm a token");
+    require(checks.empty() || checks.size() == 2 * reserved_.token_places.size(),
+            "two words confirm a token");
     checks_.assign(checks.empty() ? 0 : 2 * rows.size(), 0);
-    for (size_t i = 0; i < checks.size(); ++i) checks_[2 * size_t{reserved_.token_places[i / 2]} + i % 2] = checks[i];
+    for (size_t i = 0; i < checks.size(); ++i) {
+        checks_[2 * size_t{reserved_.token_places[i / 2]} + i % 2] = checks[i];
+    }
     view_.checks = checks_.empty() ? nullptr : checks_.data();
     finders_.emplace_back(reserved_.token_hashes, reserved_.token_places);
 }
 
 // What integers are looked up in where their hashes identify them.
 void LayoutOwner::add_integers() {
-    std::vector<uint64_t> hashes, hash_of(view_.n_places, 0);
+    std::vector<uint64_t> hashes;
+    std::vector<uint64_t> hash_of(view_.n_places, 0);
     std::vector<uint32_t> rows;
     std::vector<bool> is_integer(view_.n_places, false);
     for (size_t i = 0; i < reserved_.token_hashes.size(); ++i) {
         const uint32_t place = reserved_.token_places[i];
-        hash_of[place] = reserved_.token_hashes[i], is_integer[place] = true;
-        if (reserved_.single_rows[place] == MISSING) continue;
+        hash_of[place] = reserved_.token_hashes[i];
+        is_integer[place] = true;
+        if (reserved_.single_rows[place] == MISSING) {
+            continue;
+        }
         hashes.push_back(reserved_.token_hashes[i]);
         rows.push_back(reserved_.single_rows[place]);
     }
@@ -201,7 +272,9 @@ void LayoutOwner::add_integers() {
     for (size_t k = 0; k < sites_.size(); ++k) {
         Site& site = sites_[k];
         site.integer_finder = site.finder;
-        if (!site.entries) continue;
+        if (!site.entries) {
+            continue;
+        }
         std::vector<uint64_t> tuples;
         std::vector<uint32_t> numbers;
         auto& entries = integer_entries_[k];
@@ -213,20 +286,28 @@ void LayoutOwner::add_integers() {
                 entries.push_back(integer ? hash_of[place] : 0);
                 integers &= integer;
             }
-            if (integers) tuples.push_back(reserved_.hashes[site.finder][row]), numbers.push_back(row);
+            if (integers) {
+                tuples.push_back(reserved_.hashes[site.finder][row]);
+                numbers.push_back(row);
+            }
         }
         site.integer_entries = entries.data();
-        if (tuples.size() == site.n_own) continue;  // the same set
+        if (tuples.size() == site.n_own) {
+            continue;  // the same set
+        }
         site.integer_finder = static_cast<uint32_t>(finders_.size());
         finders_.emplace_back(std::move(tuples), std::move(numbers));
     }
 }
 
 void LayoutOwner::add_blocks() {
-    for (uint32_t k = 0; k < view_.n_sites; ++k)
-        if (view_.single_words || view_.n_sites != view_.h || sites_[k].n_positions != 1 || positions_[k] != k ||
-            sites_[k].n_own != sites_[0].n_own || sites_[k].buckets != sites_[0].buckets)
+    for (uint32_t k = 0; k < view_.n_sites; ++k) {
+        if (view_.single_words || view_.n_sites != view_.h || sites_[k].n_positions != 1 ||
+            positions_[k] != k || sites_[k].n_own != sites_[0].n_own ||
+            sites_[k].buckets != sites_[0].buckets) {
             return;
+        }
+    }
     for (size_t i = 0; i < BLOCK * view_.h; ++i) {
         block_multipliers_.push_back(sites_[i % view_.h].multiplier);
         block_first_rows_.push_back(sites_[i % view_.h].first_row);
