@@ -37,9 +37,9 @@ ScoreTable make_table(size_t h,
                       const Vector<double>& base,
                       uint64_t seed) {
     require_aligned(values);
-    std::vector<int64_t> sites = copied<int64_t>(site_starts);
-    std::vector<int64_t> places = copied<int64_t>(positions);
-    std::vector<int64_t> rows = copied<int64_t>(row_starts);
+    std::vector<int64_t> sites = copy_array(site_starts);
+    std::vector<int64_t> places = copy_array(positions);
+    std::vector<int64_t> rows = copy_array(row_starts);
     require(!sites.empty() && h < (size_t{1} << 31),
             "contexts are too long, or starts are missing");
     require(values.shape(1) == base.shape(0) && base.shape(0) > 0, "one value for each label");
@@ -59,9 +59,9 @@ ScoreTable make_table(size_t h,
             std::move(sites),
             std::move(places),
             std::move(rows),
-            copied<int32_t>(tuples),
+            copy_array(tuples),
             {values.data(), values.data() + values.size()},
-            copied<double>(base),
+            copy_array(base),
             seed};
 }
 
@@ -78,14 +78,14 @@ void write_scores(const ScoreTable& table, const Matrix<int32_t>& tokens, Scores
 
 int64_t winner(const ScoreTable& table, const std::vector<int64_t>& tokens) {
     require(tokens.size() == table.h(), "one token for each position");
-    thread_local std::vector<int32_t> own;
+    thread_local std::vector<int32_t> numbers;
     thread_local std::vector<double> scores;
-    own.clear();
+    numbers.clear();
     for (int64_t token : tokens) {
-        own.push_back(token < 0 || token > INT32_MAX ? NO_NUMBER : static_cast<int32_t>(token));
+        numbers.push_back(token < 0 || token > INT32_MAX ? NO_NUMBER : static_cast<int32_t>(token));
     }
     scores.resize(table.n_labels());
-    table.write(own.data(), 1, scores.data());
+    table.write(numbers.data(), 1, scores.data());
     return static_cast<int64_t>(winning_column(scores.data(), scores.size()));
 }
 

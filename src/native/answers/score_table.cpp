@@ -3,20 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "../hashes.hpp"
+
 namespace hammemo {
 
 namespace {
 
-inline uint64_t mixed(uint64_t x) {
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ULL;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ULL;
-    return x ^ (x >> 32);
-}
-
-inline uint64_t with_token(uint64_t hash, int32_t token) {
-    return mixed(hash + static_cast<uint32_t>(token));
+inline uint64_t fold_token(uint64_t hash, int32_t token) {
+    return scramble(hash + static_cast<uint32_t>(token));
 }
 
 inline size_t slots_for(int64_t rows) {
@@ -66,7 +60,7 @@ ScoreTable::ScoreTable(size_t h,
                                    (row - row_starts_[site]) * static_cast<int64_t>(width);
             uint64_t hash = seed_;
             for (size_t j = 0; j < width; ++j) {
-                hash = with_token(hash, tuple[j]);
+                hash = fold_token(hash, tuple[j]);
             }
             uint64_t place = hash & mask;
             while (slots[place]) {
@@ -86,7 +80,7 @@ int64_t ScoreTable::row_of(size_t site, const int32_t* context) const {
         if (token < 0) {
             return -1;
         }
-        hash = with_token(hash, token);
+        hash = fold_token(hash, token);
     }
     const auto mask = static_cast<uint64_t>(slot_starts_[site + 1] - slot_starts_[site] - 1);
     const uint32_t* slots = slots_.data() + slot_starts_[site];

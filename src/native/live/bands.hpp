@@ -105,7 +105,7 @@ struct Listed {
     uint32_t label;
 };
 
-inline float rounded_up(uint64_t count) {
+inline float round_up(uint64_t count) {
     const float rounded = float(count);
     return double(rounded) < double(count) || count >> 53
                ? std::nextafter(rounded, std::numeric_limits<float>::infinity())
@@ -129,7 +129,7 @@ public:
         }
         each([&](const auto& entry) {
             const uint32_t band = bands.of(entry.label);
-            const Listed listed{rounded_up(entry.count), entry.label};
+            const Listed listed{round_up(entry.count), entry.label};
             if (parts_[band].head == 0) {
                 parts_[band].head = listed.count;
             }
@@ -165,8 +165,8 @@ struct Indexed {
     Indexed() = default;
     Indexed(const Indexed& other)
         : index(other.index.load(std::memory_order_acquire)), n_changed(other.n_changed) {
-        if (RowIndex* own = index.load(std::memory_order_relaxed)) {
-            own->hold();
+        if (RowIndex* row_index = index.load(std::memory_order_relaxed)) {
+            row_index->hold();
         }
         std::copy_n(other.changed, n_changed, changed);
     }
@@ -184,12 +184,12 @@ struct Indexed {
         if (i == MAX_CHANGED) {
             return forget();
         }
-        changed[i] = {rounded_up(count), label};
+        changed[i] = {round_up(count), label};
         n_changed = std::max(n_changed, i + 1);
     }
     void forget() {
-        if (RowIndex* own = index.exchange(nullptr)) {
-            own->let_go();
+        if (RowIndex* row_index = index.exchange(nullptr)) {
+            row_index->let_go();
         }
         n_changed = 0;
     }
@@ -235,15 +235,15 @@ public:
     // by this thread or by another.
     RowIndex* replace(std::atomic<RowIndex*>& place,
                       RowIndex* was,
-                      std::unique_ptr<RowIndex> made) {
+                      std::unique_ptr<RowIndex> index) {
         auto node = std::unique_ptr<Node>(was ? new Node{was, nullptr} : nullptr);
-        if (!place.compare_exchange_strong(was, made.get())) {
+        if (!place.compare_exchange_strong(was, index.get())) {
             return was;
         }
         if (node) {
             push(node.release());
         }
-        return made.release();
+        return index.release();
     }
 
 private:

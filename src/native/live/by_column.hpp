@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "../hashes.hpp"
+
 namespace hammemo::live {
 
 template <class Value>
@@ -70,7 +72,7 @@ private:
             return cells_[size_t(column)];
         }
         const size_t mask = cells_.size() - 1;
-        size_t i = size_t(uint64_t(column) * 0x9e3779b97f4a7c15u >> 32) & mask;
+        size_t i = size_t(uint64_t(column) * GOLDEN_STEP >> 32) & mask;
         while (cells_[i].stamp == stamp_ && cells_[i].column != column) {
             i = (i + 1) & mask;
         }

@@ -80,14 +80,14 @@ private:
     struct Sought {
         const Page* page;
         uint64_t at;
-        const R** found;
+        const R** row;
         int shift;
     };
 
     void seek(const int64_t* tokens, uint32_t k, const R** rows) {
         const Step& step = shape_.steps[k];
         // Each token is loaded once: another thread may write to the array.
-        const int64_t token = *static_cast<const volatile int64_t*>(tokens + step.position);
+        const int64_t token = load_once(tokens + step.position);
         const R* parent = step.parent == NO_STEP ? nullptr : rows[step.parent];
         rows[k] = nullptr;
         if (token < 0 || token >= int64_t(NO_TOKEN) || !roots_[k] ||
@@ -95,7 +95,7 @@ private:
             return;
         }
         sought_.push_back({roots_[k],
-                           mixed(uint64_t(parent ? parent->id : 0) << 32 | uint64_t(token)),
+                           scramble(uint64_t(parent ? parent->id : 0) << 32 | uint64_t(token)),
                            rows + k,
                            0});
     }
@@ -113,10 +113,10 @@ private:
             }
         }
         for (const Sought& s : sought_) {
-            HAMMEMO_PREFETCH(Rows::expected(s.page, s.at, s.shift));
+            HAMMEMO_PREFETCH(Rows::expect_at(s.page, s.at, s.shift));
         }
         for (const Sought& s : sought_) {
-            *s.found = Rows::found_in(s.page, s.at, s.shift);
+            *s.row = Rows::find_in(s.page, s.at, s.shift);
         }
     }
 
@@ -384,7 +384,7 @@ private:
         if (!whole_) {
             return in_site_order(label);
         }
-        const uint32_t at = mixed(label);
+        const uint32_t at = scramble(label);
         for (size_t i = 0; i < n_heads_; ++i) {
             if (!heads_[i].row->is_long()) {
                 continue;
@@ -410,7 +410,7 @@ private:
             const Head& head = heads_[i];
             if (!head.sought) {
                 sum += head.weight * double(head.row->count_of(label));
-            } else if (const Count* count = R::Counts::found_in(head.sought, at, head.shift)) {
+            } else if (const Count* count = R::Counts::find_in(head.sought, at, head.shift)) {
                 sum += head.weight * double(*count);
             }
         }

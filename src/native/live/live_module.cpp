@@ -22,14 +22,14 @@ namespace {
 
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Given = std::
+using RowArrays = std::
     tuple<Vector<uint64_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>>;
 
 // Examples up to which other threads of Python do not run meanwhile.
 constexpr size_t MAX_UNRELEASED_EXAMPLES = 64;
 
-RowView view_of(const Given& given) {
-    const auto& [keys, ids, lengths, labels, counts] = given;
+RowView view_rows(const RowArrays& arrays) {
+    const auto& [keys, ids, lengths, labels, counts] = arrays;
     require_aligned(keys);
     require_aligned(ids);
     require_aligned(lengths);
@@ -47,10 +47,10 @@ RowView view_of(const Given& given) {
             labels.size()};
 }
 
-Shape checked_shape(uint32_t h,
-                    const std::vector<int64_t>& parents,
-                    const std::vector<uint32_t>& positions,
-                    const std::vector<uint32_t>& site_steps) {
+Shape make_shape(uint32_t h,
+                 const std::vector<int64_t>& parents,
+                 const std::vector<uint32_t>& positions,
+                 const std::vector<uint32_t>& site_steps) {
     Shape shape{h, {}, site_steps};
     require(parents.size() == positions.size() && parents.size() < (1u << 20),
             "one position a step");
@@ -72,7 +72,7 @@ Shape checked_shape(uint32_t h,
 
 // What an iterator of Python yields next, or nothing: it may be a generator, between whose steps
 // other threads run.
-nb::object next_of(const nb::object& iterator) {
+nb::object take_next(const nb::object& iterator) {
     nb::object item = nb::steal(surviving_exit([&] { return PyIter_Next(iterator.ptr()); }));
     if (!item && PyErr_Occurred()) {
         throw nb::python_error();
@@ -90,17 +90,19 @@ std::unique_ptr<Handle> build(uint32_t h,
                               const nb::iterable& rows,
                               const Vector<uint64_t>& label_counts,
                               const nb::iterable& empties) {
-    const auto counts = copied(label_counts);
+    const auto counts = copy_array(label_counts);
     require(counts.size() < (uint64_t(1) << 31), "there are too many labels");
     const auto table = LiveTable::start(
-        checked_shape(h, copied(parents), copied(positions), copied(site_steps)), wide, counts);
+        make_shape(h, copy_array(parents), copy_array(positions), copy_array(site_steps)),
+        wide,
+        counts);
     const auto each = [&](const nb::iterable& source, const auto& fill) {
         uint32_t step = 0;
         const nb::object iterator = nb::iter(source);
-        while (const nb::object item = next_of(iterator)) {
+        while (const nb::object item = take_next(iterator)) {
             require(step < parents.size(), "rows for each step, not for more");
-            const auto given = nb::cast<Given>(item);
-            const RowView view = view_of(given);
+            const auto arrays = nb::cast<RowArrays>(item);
+            const RowView view = view_rows(arrays);
             Released released;
             fill(step++, view);
         }
@@ -111,18 +113,18 @@ std::unique_ptr<Handle> build(uint32_t h,
     return table->finish();
 }
 
-uint32_t checked_token(int64_t token) {
+uint32_t check_token(int64_t token) {
     require(token >= -1 && token < int64_t(NO_TOKEN), "a token's number is out of range");
     return token < 0 ? NO_TOKEN : uint32_t(token);
 }
 
-uint32_t checked_label(const Handle& handle, int64_t label) {
+uint32_t check_label(const Handle& handle, int64_t label) {
     require(label >= 0 && label < (int64_t(1) << 31) && handle.table->is_placed(uint32_t(label)),
             "a label has no place");
     return uint32_t(label);
 }
 
-int64_t checked_by(int64_t by) {
+int64_t check_copies(int64_t by) {
     require(by != 0 && by > -(int64_t(1) << 53) && by < (int64_t(1) << 53),
             "a number of copies is out of range");
     return by;
@@ -139,16 +141,16 @@ std::unique_ptr<Handle> edit(const Handle& handle,
     require_aligned(by);
     require(tokens.shape(1) == h && labels.shape(0) == m && by.shape(0) == m,
             "one label and number of copies a context");
-    std::vector<uint32_t> own(m * h);
-    for (size_t i = 0; i < own.size(); ++i) {
-        own[i] = checked_token(tokens.data()[i]);
+    std::vector<uint32_t> checked_tokens(m * h);
+    for (size_t i = 0; i < checked_tokens.size(); ++i) {
+        checked_tokens[i] = check_token(tokens.data()[i]);
     }
     std::vector<Example> examples;
     examples.reserve(m);
     for (size_t i = 0; i < m; ++i) {
-        examples.push_back({own.data() + i * h,
-                            checked_label(handle, labels.data()[i]),
-                            checked_by(by.data()[i])});
+        examples.push_back({checked_tokens.data() + i * h,
+                            check_label(handle, labels.data()[i]),
+                            check_copies(by.data()[i])});
     }
     if (m <= MAX_UNRELEASED_EXAMPLES) {
         return handle.table->edit(handle.version, examples.data(), m);
@@ -157,38 +159,38 @@ std::unique_ptr<Handle> edit(const Handle& handle,
     return handle.table->edit(handle.version, examples.data(), m);
 }
 
-std::vector<int64_t> listed_tokens(const Handle& handle, const nb::list& tokens) {
+std::vector<int64_t> copy_tokens(const Handle& handle, const nb::list& tokens) {
     const size_t h = handle.table->shape().h;
     require(tokens.size() == h, "a context has h tokens");
-    std::vector<int64_t> own(h);
+    std::vector<int64_t> copies(h);
     for (size_t i = 0; i < h; ++i) {
-        own[i] = nb::cast<int64_t>(tokens[i]);
+        copies[i] = nb::cast<int64_t>(tokens[i]);
     }
-    return own;
+    return copies;
 }
 
 std::unique_ptr<Handle> edit_one(const Handle& handle,
                                  const nb::list& tokens,
                                  int64_t label,
                                  int64_t by) {
-    std::vector<uint32_t> own;
-    for (const int64_t token : listed_tokens(handle, tokens)) {
-        own.push_back(checked_token(token));
+    std::vector<uint32_t> checked_tokens;
+    for (const int64_t token : copy_tokens(handle, tokens)) {
+        checked_tokens.push_back(check_token(token));
     }
-    const Example example{own.data(), checked_label(handle, label), checked_by(by)};
+    const Example example{checked_tokens.data(), check_label(handle, label), check_copies(by)};
     return handle.table->edit(handle.version, &example, 1);
 }
 
-std::vector<double> checked_weights(const Handle& handle,
-                                    const Vector<double>& weights,
-                                    double divisor) {
+std::vector<double> copy_weights(const Handle& handle,
+                                 const Vector<double>& weights,
+                                 double divisor) {
     require(weights.shape(0) == handle.table->shape().site_steps.size(), "one weight a site");
-    auto own = copied(weights);
-    for (const double weight : own) {
+    auto copies = copy_array(weights);
+    for (const double weight : copies) {
         require(weight >= 0 && weight < 1e300, "weights are finite and not negative");
     }
     require(divisor > 0, "the divisor is above zero");
-    return own;
+    return copies;
 }
 
 void leaders(const Handle& handle,
@@ -197,7 +199,7 @@ void leaders(const Handle& handle,
              const Matrix<int64_t>& tokens,
              Output<int64_t> out,
              size_t most_listed) {
-    const auto own = checked_weights(handle, weights, divisor);
+    const auto own_weights = copy_weights(handle, weights, divisor);
     require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == tokens.shape(0),
             "one answer a context");
     require(out.shape(1) >= 1, "at least one label is asked for");
@@ -205,7 +207,7 @@ void leaders(const Handle& handle,
     require_aligned(out);
     Released released;
     handle.table->leaders(handle.version,
-                          {own.data(), divisor, most_listed},
+                          {own_weights.data(), divisor, most_listed},
                           tokens.data(),
                           tokens.shape(0),
                           out.shape(1),
@@ -218,13 +220,13 @@ public:
     Single(nb::object version, const Vector<double>& weights, double divisor)
         : version_(std::move(version)),
           handle_(nb::cast<const Handle&>(version_)),
-          weights_(checked_weights(handle_, weights, divisor)),
+          weights_(copy_weights(handle_, weights, divisor)),
           divisor_(divisor) {}
     int64_t winner(const nb::list& tokens) const {
-        const auto own = listed_tokens(handle_, tokens);
+        const auto ranks = copy_tokens(handle_, tokens);
         int64_t label = -1;
         handle_.table->leaders(
-            handle_.version, {weights_.data(), divisor_}, own.data(), 1, 1, &label);
+            handle_.version, {weights_.data(), divisor_}, ranks.data(), 1, 1, &label);
         return label;
     }
 
@@ -304,8 +306,8 @@ public:
         require_aligned(ranks);
         require_aligned(numbers);
         require_aligned(out);
-        std::vector<int64_t> own(numbers.data(), numbers.data() + numbers.size());
-        for (int64_t& number : own) {
+        std::vector<int64_t> own_numbers(numbers.data(), numbers.data() + numbers.size());
+        for (int64_t& number : own_numbers) {
             number = number < 0 || number >= int64_t(NO_TOKEN) ? -1 : number;
         }
         require_aligned(scores);
@@ -319,7 +321,7 @@ public:
                 "one list a context");
         std::vector<int64_t> own_starts;
         if (starts) {
-            own_starts = copied<int64_t>(*starts);
+            own_starts = copy_array(*starts);
         }
         for (size_t i = 0; i < own_starts.size(); ++i) {
             require(own_starts[i] >= (i ? own_starts[i - 1] : 0) &&
@@ -339,7 +341,7 @@ public:
         mixture_leaders(mixture_,
                         ranks.data(),
                         ranks.shape(0),
-                        own.data(),
+                        own_numbers.data(),
                         numbers.shape(1),
                         mask,
                         power,
@@ -400,31 +402,32 @@ void require_finite(const std::vector<double>& weights) {
 }
 
 // `octaves`: shares of labels are at least 1 / 2^octaves.
-Rule log_linear_rule(const Vector<double>& amounts,
-                     const Matrix<double>& weights,
-                     uint32_t octaves) {
-    const auto own = copied(amounts);
+Rule make_log_linear_rule(const Vector<double>& amounts,
+                          const Matrix<double>& weights,
+                          uint32_t octaves) {
+    const auto own_amounts = copy_array(amounts);
     require_aligned(weights);
     const std::vector<double> own_weights(weights.data(), weights.data() + weights.size());
-    for (const double amount : own) {
+    for (const double amount : own_amounts) {
         require(amount > 0 && amount < 0x1p53, "smoothing is above zero, and below 2^53");
     }
     require_finite(own_weights);
-    require(weights.shape(1) == own.size() && !own.empty(),
+    require(weights.shape(1) == own_amounts.size() && !own_amounts.empty(),
             "one weight a site and amount of smoothing");
     require(octaves >= 1 && octaves <= 64 && weights.shape(0) <= 4096,
             "a table of at most 64 octaves and 4096 sites");
-    return Rule::log_linear(own.data(), own.size(), own_weights.data(), weights.shape(0), octaves);
+    return Rule::log_linear(
+        own_amounts.data(), own_amounts.size(), own_weights.data(), weights.shape(0), octaves);
 }
 
-Rule mean_rule(const Vector<double>& weights, double divisor) {
-    const auto own = copied(weights);
-    require_finite(own);
-    for (const double weight : own) {
+Rule make_mean_rule(const Vector<double>& weights, double divisor) {
+    const auto own_weights = copy_array(weights);
+    require_finite(own_weights);
+    for (const double weight : own_weights) {
         require(weight >= 0, "weights are not negative");
     }
     require(divisor > 0, "the divisor is above zero");
-    return Rule::mean(own.data(), own.size(), divisor);
+    return Rule::mean(own_weights.data(), own_weights.size(), divisor);
 }
 
 void check_rule(const Handle& handle, const Rule& rule, size_t n_labels) {
@@ -459,47 +462,40 @@ int64_t ratio_winner(const Handle& handle,
                      size_t n_labels,
                      const nb::list& tokens) {
     check_rule(handle, rule, n_labels);
-    const auto own = listed_tokens(handle, tokens);
+    const auto ranks = copy_tokens(handle, tokens);
     int64_t label = -1;
     bool sure = false;
-    handle.table->ratio_leaders(handle.version, rule, n_labels, own.data(), 1, 1, &label, &sure);
+    handle.table->ratio_leaders(handle.version, rule, n_labels, ranks.data(), 1, 1, &label, &sure);
     return sure ? label : -2;
 }
 
-template <class T>
-nb::object moved(std::vector<T> values) {
-    auto* own = new std::vector<T>(std::move(values));
-    nb::capsule owner(own, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(own->data(), {own->size()}, owner));
+nb::tuple make_row_tuple(RowList list) {
+    return nb::make_tuple(hand_over(std::move(list.keys)),
+                          hand_over(std::move(list.ids)),
+                          hand_over(std::move(list.lengths)),
+                          hand_over(std::move(list.labels)),
+                          hand_over(std::move(list.counts)));
 }
 
-nb::tuple listed(RowList list) {
-    return nb::make_tuple(moved(std::move(list.keys)),
-                          moved(std::move(list.ids)),
-                          moved(std::move(list.lengths)),
-                          moved(std::move(list.labels)),
-                          moved(std::move(list.counts)));
-}
-
-nb::tuple listed_rows(const Handle& handle, uint32_t step) {
+nb::tuple list_rows(const Handle& handle, uint32_t step) {
     require(step < handle.table->shape().steps.size(), "there is no such step");
     RowList list;
     {
         Released released;
         list = handle.table->rows(handle.version, step);
     }
-    return listed(std::move(list));
+    return make_row_tuple(std::move(list));
 }
 
 // Of the same rows the total and the entries of counts one and two, as they are kept: (rows x 3),
 // flat.
-nb::object row_tallies(const Handle& handle, uint32_t step) {
+nb::object list_tallies(const Handle& handle, uint32_t step) {
     require(step < handle.table->shape().steps.size(), "there is no such step");
     std::vector<uint64_t> flat;
     for (const Tally& tally : handle.table->tallies(handle.version, step)) {
         flat.insert(flat.end(), {tally.total, tally.ones, tally.twos});
     }
-    return moved(std::move(flat));
+    return nb::cast(hand_over(std::move(flat)));
 }
 
 // The rows that contexts read: where each starts, labels, counts.
@@ -511,9 +507,9 @@ nb::tuple read_rows(const Handle& handle, const Matrix<int64_t>& tokens) {
         Released released;
         list = handle.table->read(handle.version, tokens.data(), tokens.shape(0));
     }
-    return nb::make_tuple(moved(std::move(list.lengths)),
-                          moved(std::move(list.labels)),
-                          moved(std::move(list.counts)));
+    return nb::make_tuple(hand_over(std::move(list.lengths)),
+                          hand_over(std::move(list.labels)),
+                          hand_over(std::move(list.counts)));
 }
 
 nb::object label_counts(const Handle& handle, const Vector<int64_t>& labels) {
@@ -521,9 +517,9 @@ nb::object label_counts(const Handle& handle, const Vector<int64_t>& labels) {
     std::vector<int64_t> counts(labels.shape(0));
     for (size_t i = 0; i < counts.size(); ++i) {
         counts[i] = int64_t(
-            handle.table->label_count(handle.version, checked_label(handle, labels.data()[i])));
+            handle.table->label_count(handle.version, check_label(handle, labels.data()[i])));
     }
-    return moved(std::move(counts));
+    return nb::cast(hand_over(std::move(counts)));
 }
 
 }  // namespace
@@ -535,11 +531,11 @@ void bind_live_table(nb::module_& module) {
         "fail_allocation", [](int64_t after) { allocations_left.store(after); }, nb::arg("after"));
     nb::class_<Rule>(module, "LiveRule")
         .def_static("log_linear",
-                    &log_linear_rule,
+                    &make_log_linear_rule,
                     nb::arg("amounts").noconvert(),
                     nb::arg("weights").noconvert(),
                     nb::arg("octaves"))
-        .def_static("mean", &mean_rule, nb::arg("weights").noconvert(), nb::arg("divisor"))
+        .def_static("mean", &make_mean_rule, nb::arg("weights").noconvert(), nb::arg("divisor"))
         .def_prop_ro("octaves", &Rule::octaves);
     nb::class_<Handle>(module, "LiveVersion")
         .def_static("build",
@@ -578,7 +574,7 @@ void bind_live_table(nb::module_& module) {
                 require(label < (1u << 31), "there are too many labels");
                 for (const int64_t other : {before, after}) {
                     if (other != -1) {
-                        checked_label(handle, other);
+                        check_label(handle, other);
                     }
                 }
                 return handle.table->place(label, before, after);
@@ -607,9 +603,9 @@ void bind_live_table(nb::module_& module) {
              nb::arg("tokens"),
              nb::sig(
                  "def ratio_winner(self, rule: LiveRule, n_labels: int, tokens: list[int]) -> int"))
-        .def("rows", &listed_rows, nb::arg("step"), nb::sig("def rows(self, step: int) -> Rows"))
+        .def("rows", &list_rows, nb::arg("step"), nb::sig("def rows(self, step: int) -> Rows"))
         .def("tallies",
-             &row_tallies,
+             &list_tallies,
              nb::arg("step"),
              nb::sig("def tallies(self, step: int) -> NDArray[np.uint64]"))
         .def("read",
@@ -622,7 +618,8 @@ void bind_live_table(nb::module_& module) {
             "label_row",
             [](const Handle& handle) {
                 RowList list = handle.table->label_row(handle.version);
-                return nb::make_tuple(moved(std::move(list.labels)), moved(std::move(list.counts)));
+                return nb::make_tuple(hand_over(std::move(list.labels)),
+                                      hand_over(std::move(list.counts)));
             },
             nb::sig("def label_row(self) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]"))
         .def("label_counts",
@@ -632,7 +629,7 @@ void bind_live_table(nb::module_& module) {
         .def(
             "holds",
             [](const Handle& handle, int64_t token) {
-                return handle.table->holds(handle.version, checked_token(token));
+                return handle.table->holds(handle.version, check_token(token));
             },
             nb::arg("token"))
         .def_prop_ro("examples",

@@ -72,8 +72,8 @@ private:
 class Version {
 public:
     virtual ~Version() {
-        if (Bands* own = bands.load()) {
-            own->let_go();
+        if (Bands* version_bands = bands.load()) {
+            version_bands->let_go();
         }
     }
     uint64_t number = 0, examples = 0, n_rows = 0, n_bare = 0, label_stamp = 0;
@@ -96,10 +96,6 @@ class Table final : public LiveTable {
     struct Made final : Version {
         R labels;  // how many examples each label has
     };
-    template <class T>
-    static T load_once(const T* number) {
-        return *static_cast<const volatile T*>(number);
-    }
     static const Made& made(const Version* version) { return *static_cast<const Made*>(version); }
 
 public:
@@ -147,7 +143,7 @@ public:
                 throw TooWide("the number of rows");
             }
             const R row = built(rows, first, length, id);
-            items.push_back({mixed(load_once(rows.keys + i)), row});
+            items.push_back({scramble(load_once(rows.keys + i)), row});
             first += length;
             next_row_id_ = std::max(next_row_id_, id + 1);
             first_->n_bare += !row.n;
@@ -312,9 +308,9 @@ public:
 
     void find(const Version* version, const int64_t* tokens, RowRef* rows) const override {
         if (shape_.steps.size() > 1 || shape_.site_steps.size() != 1) {
-            each_context(version, tokens, 1, [&](size_t, const R* const* found) {
+            each_context(version, tokens, 1, [&](size_t, const R* const* context_rows) {
                 for (size_t s = 0; s < shape_.site_steps.size(); ++s) {
-                    rows[s] = RowRef(found[s]);
+                    rows[s] = RowRef(context_rows[s]);
                 }
             });
             return;
@@ -365,27 +361,27 @@ public:
         // a row knows the token that it adds and its parent.
         std::vector<std::vector<uint32_t>> wanted(
             shape_.steps.size());  // rows whose tuple holds the token
-        bool found = false;
-        for (uint32_t k = 0; k < shape_.steps.size() && !found; ++k) {
+        bool is_held = false;
+        for (uint32_t k = 0; k < shape_.steps.size() && !is_held; ++k) {
             const Step& step = shape_.steps[k];
             const auto* parents = step.parent == NO_STEP ? nullptr : &wanted[step.parent];
             Rows::walk(
                 made(version).roots[k],
-                [&](Page*) { return !found; },
+                [&](Page*) { return !is_held; },
                 [&](Page* page) {
                     if (page->kind != TRIE_LEAF) {
                         return;
                     }
-                    for (uint32_t i = 0; i < page->n && !found; ++i) {
+                    for (uint32_t i = 0; i < page->n && !is_held; ++i) {
                         const auto& item = Rows::items(page)[i];
-                        const uint64_t key = unmixed(item.key);
+                        const uint64_t key = unscramble(item.key);
                         const bool in_parent =
                             parents && std::binary_search(
                                            parents->begin(), parents->end(), uint32_t(key >> 32));
                         if (uint32_t(key) != token && !in_parent) {
                             continue;
                         }
-                        found = step.is_site && item.value.n;
+                        is_held = step.is_site && item.value.n;
                         if (step.has_children) {
                             wanted[k].push_back(item.value.id);
                         }
@@ -393,7 +389,7 @@ public:
                 });
             std::sort(wanted[k].begin(), wanted[k].end());
         }
-        return found;
+        return is_held;
     }
     uint64_t n_bare(const Version* version) const override { return version->n_bare; }
     uint64_t n_rows(const Version* version) const override { return version->n_rows; }
@@ -475,7 +471,7 @@ private:
                     return;
                 }
                 for (uint32_t i = 0; i < page->n; ++i) {
-                    use(unmixed(Rows::items(page)[i].key), Rows::items(page)[i].value);
+                    use(unscramble(Rows::items(page)[i].key), Rows::items(page)[i].value);
                 }
             });
     }
@@ -488,13 +484,13 @@ private:
             return *bands;
         }
         count_allocation();
-        auto made = std::make_unique<Bands>(version.ranks->room(), ++last_bands_);
+        auto new_bands = std::make_unique<Bands>(version.ranks->room(), ++last_bands_);
         if (version.labels.n) {
             version.labels.each(
-                [&](const Entry<Count>& entry) { made->set(entry.label, entry.count); });
+                [&](const Entry<Count>& entry) { new_bands->set(entry.label, entry.count); });
         }
-        if (place.compare_exchange_strong(bands, made.get())) {
-            return *made.release();
+        if (place.compare_exchange_strong(bands, new_bands.get())) {
+            return *new_bands.release();
         }
         return *bands;
     }
@@ -574,7 +570,7 @@ private:
                 paths_.push_back({row->as_long()->counts, row->as_long()->ordered, 0});
             }
         }
-        const uint32_t at = mixed(example.label);
+        const uint32_t at = scramble(example.label);
         for (bool more = true; more;) {
             more = false;
             for (auto& path : paths_) {
@@ -588,7 +584,7 @@ private:
         }
         const Before<Count> before{version.ranks->places()};
         for (auto& path : paths_) {
-            const Count* count = R::Counts::found_in(path.counts, at, path.shift);
+            const Count* count = R::Counts::find_in(path.counts, at, path.shift);
             path.entry = {count ? *count : Count(1), example.label};
         }
         for (bool more = true; more;) {
@@ -645,16 +641,16 @@ private:
                         uint64_t key,
                         const Example& example) {
         const Step& step = shape_.steps[k];
-        const R* found = Rows::find(version.roots[k], key);
-        if (!found && example.by < 0 && step.is_site) {
+        const R* stored = Rows::find(version.roots[k], key);
+        if (!stored && example.by < 0 && step.is_site) {
             throw Refused("never stored");
         }
         R row;
-        if (found) {
-            row = *found;
+        if (stored) {
+            row = *stored;
         }
-        const bool was_bare = found && !row.n;
-        if (!found) {
+        const bool was_bare = stored && !row.n;
+        if (!stored) {
             if (step.has_children) {
                 row.id = take_row_id();
             }
@@ -666,7 +662,7 @@ private:
         const uint32_t id = row.id;
         version.n_bare += uint64_t(!row.n) - uint64_t(was_bare);
         if (row.n || step.has_children) {
-            if (step.is_site || !found) {
+            if (step.is_site || !stored) {
                 version.roots[k] = Rows::put(making, version.roots[k], key, row);
             }
         } else {
@@ -682,10 +678,10 @@ private:
                       const Before<Count>& before,
                       uint32_t k,
                       const Example& example) {
-        const R* found = Rows::find(version.empties, k);
+        const R* stored = Rows::find(version.empties, k);
         R row;
-        if (found) {
-            row = *found;
+        if (stored) {
+            row = *stored;
         }
         row.change(making, example.label, example.by, before);
         if (row.n) {
@@ -705,13 +701,13 @@ private:
     std::unique_ptr<Handle> publish(Making& making, std::unique_ptr<Made> version) {
         make_room(versions_, 1);
         std::vector<Page*> none;
-        auto& held = versions_.empty() ? none : versions_.back()->held;
-        make_room(held, making.old().size());
+        auto& to_free = versions_.empty() ? none : versions_.back()->held;
+        make_room(to_free, making.old().size());
         count_allocation();
         auto handle = std::make_unique<Handle>(shared_from_this(), version.get());
         // Nothing below can fail.
         making.tidy(true);
-        held.insert(held.end(), making.old().begin(), making.old().end());
+        to_free.insert(to_free.end(), making.old().begin(), making.old().end());
         versions_.push_back(std::move(version));
         making.keep();
         sweep();

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 
+#include "../shared_arrays.hpp"
 #include "rows.hpp"
 
 namespace hammemo::live {

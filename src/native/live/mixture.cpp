@@ -41,7 +41,7 @@ public:
 
     void answer(size_t context, const int64_t* ranks, size_t k, int64_t* out, double* scores) {
         for (size_t i = 0; i < h_; ++i) {
-            const int64_t rank = *static_cast<const volatile int64_t*>(ranks + i);
+            const int64_t rank = load_once(ranks + i);
             ranks_[i] = rank < 0 || uint64_t(rank) >= n_ranks_ ? -1 : rank;
             if (ranks_[i] >= 0) {
                 nearest_[size_t(ranks_[i])] = h_ - i;  // the last one is the nearest
@@ -236,9 +236,9 @@ private:
             one.score = score_of(one);
         }
         add_others(k, n_heard);
-        const size_t found = std::min(k, best_.size());
-        std::partial_sort(best_.begin(), best_.begin() + long(found), best_.end());
-        best_.resize(found);
+        const size_t n_found = std::min(k, best_.size());
+        std::partial_sort(best_.begin(), best_.begin() + long(n_found), best_.end());
+        best_.resize(n_found);
     }
 
     double score_of(const Scored& one) const {  // `one` has what the label gains from rows

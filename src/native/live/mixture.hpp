@@ -35,7 +35,7 @@ struct Numbers {
         if (place < 0 || uint64_t(place) >= size) {
             return -1;
         }
-        return *static_cast<const volatile int64_t*>(data + place);
+        return load_once(data + place);
     }
 };
 

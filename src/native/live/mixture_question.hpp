@@ -75,7 +75,7 @@ public:
         }
     }
     bool operator()(int64_t column) const {
-        if (mask_.open && !*static_cast<const volatile uint8_t*>(mask_.open + column)) {
+        if (mask_.open && !load_once(mask_.open + column)) {
             return false;
         }
         return !mask_.starts ||

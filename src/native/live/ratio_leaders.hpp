@@ -78,7 +78,7 @@ public:
         look_at_priors();
         read_bands();
         look_at_short();
-        look_at_moved();
+        look_at_labels_that_left();
         return answer(out);
     }
 
@@ -134,9 +134,9 @@ private:
             RowIndex* index = indexed.index.load(std::memory_order_acquire);
             while (!index || index->serial() != view_.bands.serial) {
                 count_allocation();
-                auto made = std::make_unique<RowIndex>();
-                made->make(view_.bands, row.n, each);
-                index = replaced_.replace(indexed.index, index, std::move(made));
+                auto new_index = std::make_unique<RowIndex>();
+                new_index->make(view_.bands, row.n, each);
+                index = replaced_.replace(indexed.index, index, std::move(new_index));
             }
             source.index = index;
             for (uint32_t i = 0; i < indexed.n_changed; ++i) {
@@ -158,7 +158,7 @@ private:
     // The examples of a label and its counts in all rows: all in step, so that their pages are
     // fetched together.
     void look_up(uint32_t label) {
-        const uint32_t at = mixed(label);
+        const uint32_t at = scramble(label);
         const size_t n = n_lookups_;
         for (size_t i = 0; i < n; ++i) {
             lookups_[i].page =
@@ -180,7 +180,7 @@ private:
         }
         for (size_t i = 0; i < n; ++i) {
             if (const LookUp& one = lookups_[i]; one.page) {
-                HAMMEMO_PREFETCH(R::Counts::expected(one.page, at, one.shift));
+                HAMMEMO_PREFETCH(R::Counts::expect_at(one.page, at, one.shift));
             }
         }
         for (size_t i = 0; i < n; ++i) {
@@ -188,7 +188,7 @@ private:
             if (!one.page) {
                 one.count = one.row->n ? one.row->count_of(label) : 0;
             } else {
-                const Count* count = R::Counts::found_in(one.page, at, one.shift);
+                const Count* count = R::Counts::find_in(one.page, at, one.shift);
                 one.count = count ? *count : 0;
             }
         }
@@ -342,11 +342,11 @@ private:
 
     // A label that has left its band gains no more than the band's others, if it has more examples
     // than they, but has another prior.
-    void look_at_moved() {
+    void look_at_labels_that_left() {
         for (const Moved& moved : view_.moved) {
             const uint32_t band = view_.bands.of(moved.label);
-            const double known = prior(moved.examples) + bounds_[band] + sums_.at(moved.label).sum;
-            if (moved.examples < BandLimits::get().least(band) || known >= floor()) {
+            const double most = prior(moved.examples) + bounds_[band] + sums_.at(moved.label).sum;
+            if (moved.examples < BandLimits::get().least(band) || most >= floor()) {
                 look_at(moved.label);
             }
         }

@@ -328,8 +328,8 @@ struct Row {
 
     Count count_of(uint32_t label) const {
         if (is_long()) {
-            const Count* found = Counts::find(as_long()->counts, label);
-            return found ? *found : 0;
+            const Count* count = Counts::find(as_long()->counts, label);
+            return count ? *count : 0;
         }
         const E* a = run();
         for (uint32_t i = 0; i < n; ++i) {
@@ -371,7 +371,7 @@ struct Row {
             make_room(items, n);
             for (size_t i = 0; i < n; ++i) {
                 long_row.tally.add(entries[i].count);
-                items.push_back({mixed(entries[i].label), entries[i].count});
+                items.push_back({scramble(entries[i].label), entries[i].count});
             }
             std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) {
                 return a.key < b.key;

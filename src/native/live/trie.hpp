@@ -1,36 +1,15 @@
 // A map from numbers to values in versions: a hash trie whose leaves cover 1, 2, 4, ... slots of
 // their node.
 //
-// Keys are kept mixed. Mixing is a bijection, so the key itself decides and no two keys are
-// confused; a leaf is sorted by mixed keys and searched from the place where the key is to be
+// Keys are kept scrambled. That is a bijection, so the key itself decides and no two keys are
+// confused; a leaf is sorted by scrambled keys and searched from the place where the key is to be
 // expected; and at most 11 levels are needed (7 for 32-bit keys), whatever keys an enemy chooses.
 #pragma once
 
+#include "../hashes.hpp"
 #include "pages.hpp"
 
 namespace hammemo::live {
-
-inline uint64_t mixed(uint64_t x) {
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ull;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93ull;
-    return x ^ (x >> 32);
-}
-inline uint64_t unmixed(uint64_t x) {
-    x ^= x >> 32;
-    x *= 0xcfee444d8b59a89bull;
-    x ^= x >> 32;
-    x *= 0xcfee444d8b59a89bull;
-    return x ^ (x >> 32);
-}
-inline uint32_t mixed(uint32_t x) {
-    x ^= x >> 16;
-    x *= 0x7feb352du;
-    x ^= x >> 15;
-    x *= 0x846ca68bu;
-    return x ^ (x >> 16);
-}
 
 template <class Key, class Value, int BITS, uint32_t MOST>
 struct Trie {
@@ -46,7 +25,7 @@ struct Trie {
         return page->kind == TRIE_NODE ? FAN * sizeof(Page*) : page->n * sizeof(Item);
     }
 
-    // The slot of a mixed key in a node whose path has used `shift` bits.
+    // The slot of a scrambled key in a node whose path has used `shift` bits.
     static uint32_t slot(Key key, int shift) {
         return shift < int(WIDTH) ? uint32_t(Key(key << shift) >> (WIDTH - BITS)) : 0;
     }
@@ -55,20 +34,20 @@ struct Trie {
         if (!page) {
             return nullptr;
         }
-        const Key at = mixed(key);
+        const Key at = scramble(key);
         int shift = 0;
         for (; page->kind == TRIE_NODE; shift += BITS) {
             page = slots(page)[slot(at, shift)];
         }
-        return found_in(page, at, shift);
+        return find_in(page, at, shift);
     }
 
     // In a leaf below `shift` bits of path.
-    static const Value* found_in(const Page* leaf, Key at, int shift) {
+    static const Value* find_in(const Page* leaf, Key at, int shift) {
         const int shared = shared_bits(leaf, shift);
         // A few neighbours of the guess without a branch on each.
         if (sizeof(Item) == 8 && leaf->n >= NEAR) {
-            const uint32_t guess = guessed(leaf, at, shared);
+            const uint32_t guess = guess_place(leaf, at, shared);
             const uint32_t first =
                 std::min(guess < NEAR / 2 ? 0 : guess - NEAR / 2, uint32_t(leaf->n) - NEAR);
             const Item* near = items(leaf) + first;
@@ -88,13 +67,13 @@ struct Trie {
         return holds(leaf, i, at) ? &items(leaf)[i].value : nullptr;
     }
 
-    // Where the look-up of a mixed key in a leaf starts; for fetching memory ahead.
-    static const Item* expected(const Page* leaf, Key at, int shift) {
-        return items(leaf) + guessed(leaf, at, shared_bits(leaf, shift));
+    // Where the look-up of a scrambled key in a leaf starts; for fetching memory ahead.
+    static const Item* expect_at(const Page* leaf, Key at, int shift) {
+        return items(leaf) + guess_place(leaf, at, shared_bits(leaf, shift));
     }
 
     static Page* put(Making& making, Page* page, Key key, const Value& value) {
-        const Key at = mixed(key);
+        const Key at = scramble(key);
         if (!page) {
             page = making.make(sizeof(Item), TRIE_LEAF, 1);
             items(page)[0] = {at, value};
@@ -109,18 +88,18 @@ struct Trie {
         return put_below(making, page, at, 0, value);
     }
 
-    // From items with mixed keys in rising order.
+    // From items with scrambled keys in rising order.
     static Page* build(Making& making, const Item* items_in_order, size_t n) {
         if (!n) {
             return nullptr;
         }
-        return n <= MOST ? filled_leaf(making, items_in_order, n, 0)
-                         : built_node(making, items_in_order, n, 0);
+        return n <= MOST ? fill_leaf(making, items_in_order, n, 0)
+                         : build_node(making, items_in_order, n, 0);
     }
 
     // The key is there.
     static Page* remove(Making& making, Page* page, Key key) {
-        page = remove_below(making, page, mixed(key), 0);
+        page = remove_below(making, page, scramble(key), 0);
         if (page->kind != TRIE_LEAF || page->n) {
             return page;
         }
@@ -149,7 +128,7 @@ private:
     static int shared_bits(const Page* leaf, int shift) {
         return shift ? shift - BITS + int(leaf->depth) : 0;
     }
-    static uint32_t guessed(const Page* leaf, Key at, int shared) {
+    static uint32_t guess_place(const Page* leaf, Key at, int shared) {
         const Key rest = shared < int(WIDTH) ? Key(at << shared) : Key(0);
         return uint32_t(uint64_t(uint32_t(rest >> (WIDTH - 32))) * leaf->n >> 32);
     }
@@ -160,7 +139,7 @@ private:
         if (!n) {
             return 0;
         }
-        uint32_t i = guessed(leaf, at, shared);
+        uint32_t i = guess_place(leaf, at, shared);
         if (a[i].key < at) {
             while (++i < n && a[i].key < at) {
             }
@@ -181,12 +160,12 @@ private:
     static void copy_items(const Item* from, size_t n, Item* to) {
         std::memmove(static_cast<void*>(to), static_cast<const void*>(from), n * sizeof(Item));
     }
-    static Page* filled_leaf(Making& making, const Item* from, size_t n, uint32_t depth) {
+    static Page* fill_leaf(Making& making, const Item* from, size_t n, uint32_t depth) {
         Page* leaf = make_leaf(making, uint32_t(n), depth);
         copy_items(from, n, items(leaf));
         return leaf;
     }
-    static Page* built_node(Making& making, const Item* from, size_t n, int shift) {
+    static Page* build_node(Making& making, const Item* from, size_t n, int shift) {
         Page* node = making.make(FAN * sizeof(Page*), TRIE_NODE, 0);
         build_part(making, node, from, n, shift, 0, 0);
         return node;
@@ -201,9 +180,9 @@ private:
                            uint32_t depth,
                            uint32_t base) {
         if (n <= MOST) {
-            cover(node, base, depth, filled_leaf(making, from, n, depth));
+            cover(node, base, depth, fill_leaf(making, from, n, depth));
         } else if (depth == BITS) {
-            slots(node)[base] = built_node(making, from, n, shift + BITS);
+            slots(node)[base] = build_node(making, from, n, shift + BITS);
         } else {
             const uint32_t half = base + (FAN >> (depth + 1));
             const Item* middle = std::partition_point(
@@ -235,12 +214,12 @@ private:
             leaf->n = n + 1;
             return leaf;
         }
-        Page* grown = make_leaf(making, n + 1, leaf->depth);
-        copy_items(items(leaf), i, items(grown));
-        items(grown)[i] = {at, value};
-        copy_items(items(leaf) + i, n - i, items(grown) + i + 1);
+        Page* larger = make_leaf(making, n + 1, leaf->depth);
+        copy_items(items(leaf), i, items(larger));
+        items(larger)[i] = {at, value};
+        copy_items(items(leaf) + i, n - i, items(larger) + i + 1);
         making.drop(leaf);
-        return grown;
+        return larger;
     }
 
     // A node all of whose slots lead to this leaf.
@@ -330,12 +309,12 @@ private:
             }
             next = leaf;
         }
-        return joined(making, node, i, next);
+        return join(making, node, i, next);
     }
 
     // Join a leaf with the other half of its part of the node, as long as both are small; return
     // the node, or the leaf that covers all of it.
-    static Page* joined(Making& making, Page* node, uint32_t i, Page* leaf) {
+    static Page* join(Making& making, Page* node, uint32_t i, Page* leaf) {
         while (leaf->depth) {
             const uint32_t depth = leaf->depth;
             const uint32_t size = FAN >> depth;

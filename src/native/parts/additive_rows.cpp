@@ -12,7 +12,9 @@
 namespace hammemo {
 namespace {
 
-Place place_of(const Levels& levels, size_t column, double x) {
+// Where a number lies between the knots of its column. Beyond the outer knots the line goes on, as
+// far as `levels.reach` says.
+Place find_place(const Levels& levels, size_t column, double x) {
     const double* knots = levels.knots.data() + levels.starts[column];
     const auto k = static_cast<int32_t>(levels.starts[column + 1] - levels.starts[column]);
     if (std::isnan(x)) {
@@ -21,23 +23,22 @@ Place place_of(const Levels& levels, size_t column, double x) {
     if (k < 2) {
         return {-1, 0};
     }
-    const auto above = static_cast<int32_t>(std::upper_bound(knots, knots + k, x) - knots);
-    const int32_t j = std::min(std::max(above - 1, 0), k - 2);
+    const auto n_up_to_x = static_cast<int32_t>(std::upper_bound(knots, knots + k, x) - knots);
+    const int32_t j = std::min(std::max(n_up_to_x - 1, 0), k - 2);
     const double low = 0.5 * knots[j];
-    // halves: the difference of two numbers may be too large for one.
+    // Halves: the difference of two numbers may be too large for one.
     const double width = 0.5 * knots[j + 1] - low;
     // The smallest numbers have no halves.
     const double right = width > 0 ? (0.5 * x - low) / width * HAT : 0.0;
-    return {j,
-            static_cast<int32_t>(
-                std::nearbyint(std::min(std::max(right, static_cast<double>(-levels.reach)),
-                                        static_cast<double>(HAT + levels.reach))))};
+    const auto least = static_cast<double>(-levels.reach);
+    const auto most = static_cast<double>(HAT + levels.reach);
+    return {j, static_cast<int32_t>(std::nearbyint(std::min(std::max(right, least), most)))};
 }
 
-Place place_of(const Levels& levels, size_t column, const double* values, const uint8_t* names) {
+Place find_place(const Levels& levels, size_t column, const double* values, const uint8_t* names) {
     const size_t ordered = levels.starts.size() - 1;
     if (column < ordered) {
-        return place_of(levels, column, values[column]);
+        return find_place(levels, column, values[column]);
     }
     return {levels.of_names[(column - ordered) * NAME_CODES + names[column - ordered]], 0};
 }
@@ -51,7 +52,7 @@ inline void add_scaled(double* out, const double* other, double factor, size_t n
 
 // Outputs lie side by side, filled up with zeros to vectors. The sum of an output has the same
 // order in all of them.
-constexpr size_t padded(size_t outputs) {
+constexpr size_t pad_outputs(size_t outputs) {
 #if defined(__GNUC__)
     return outputs == 1 ? 1 : outputs <= 4 ? 4 : (outputs + 7) / 8 * 8;
 #else
@@ -112,13 +113,13 @@ HAMMEMO_INLINE void add_slopes(const Pass& pass,
     const uint16_t* index = pass.rows.index().data();
     const int16_t* value = pass.rows.value().data();
     for (size_t c = 0; c < stride; c += LANES) {
-        V own;
+        V excess_lanes;
         V sum;
-        load<LANES>(own, excess + c);
+        load<LANES>(excess_lanes, excess + c);
         for (int64_t e = pass.rows.starts()[row]; e < pass.rows.starts()[row + 1]; ++e) {
             double* to = out + index[e] * stride + c;
             load<LANES>(sum, to);
-            sum += (value[e] * (1.0 / HAT)) * own;
+            sum += (value[e] * (1.0 / HAT)) * excess_lanes;
             std::memcpy(to, &sum, sizeof sum);
         }
     }
@@ -160,13 +161,13 @@ HAMMEMO_INLINE void add_turned(const Pass& pass,
     using V = typename Lanes<LANES>::type;
     for (size_t i = 0; i < pass.q; ++i) {
         for (size_t c = 0; c < stride; c += LANES) {
-            V own;
+            V slope_lanes;
             V sum;
-            load<LANES>(own, slopes + i * stride + c);
+            load<LANES>(slope_lanes, slopes + i * stride + c);
             for (size_t j = i; j < pass.q; ++j) {
                 double* to = gradient + j * stride + c;
                 load<LANES>(sum, to);
-                sum += pass.inverse[i * pass.q + j] * own;
+                sum += pass.inverse[i * pass.q + j] * slope_lanes;
                 std::memcpy(to, &sum, sizeof sum);
             }
         }
@@ -264,43 +265,47 @@ void change(const Modes& modes,
 }
 
 // (outputs, q) becomes (q, stride).
-std::vector<double> spread(const double* phi, size_t outputs, size_t q) {
-    std::vector<double> found(q * padded(outputs));
+std::vector<double> spread_outputs(const double* phi, size_t outputs, size_t q) {
+    std::vector<double> points(q * pad_outputs(outputs));
     for (size_t k = 0; k < outputs; ++k) {
         for (size_t j = 0; j < q; ++j) {
-            found[j * padded(outputs) + k] = phi[k * q + j];
+            points[j * pad_outputs(outputs) + k] = phi[k * q + j];
         }
     }
-    return found;
+    return points;
 }
 
 // Points are (q, stride), steps in coordinates in which the curvature is about one.
 class PenalisedLoss final : public Loss {
 public:
-    PenalisedLoss(const ClassRows& given,
+    PenalisedLoss(const ClassRows& class_rows,
                   const Modes& modes,
                   const double* inverse,
                   const double* penalties,
                   std::vector<double> center,
                   std::vector<double> start)
-        : given_(given),
+        : class_rows_(class_rows),
           modes_(modes),
-          pass_{given.rows, inverse, given.outputs, padded(given.outputs), modes.q()},
+          pass_{class_rows.rows,
+                inverse,
+                class_rows.outputs,
+                pad_outputs(class_rows.outputs),
+                modes.q()},
           penalties_(penalties),
           center_(std::move(center)),
           start_(std::move(start)) {}
 
     // From steps to the coordinates of the fit.
-    std::vector<double> moved(const std::vector<double>& at) const {
+    std::vector<double> move_start(const std::vector<double>& at) const {
         std::vector<double> phi = start_;
         RUN(Step::MOVED, pass_, 0, at.data(), phi.data());
         return phi;
     }
 
     double operator()(const std::vector<double>& at, std::vector<double>& gradient) override {
-        const size_t o = given_.outputs;
+        const size_t o = class_rows_.outputs;
         const size_t stride = pass_.stride;
-        const std::vector<double> phi = moved(at);
+        const std::vector<double> phi = move_start(at);
         std::vector<double> theta(modes_.p() * stride);
         std::vector<double> slopes(theta.size());
         std::vector<double> of_modes(phi.size());
@@ -309,8 +314,8 @@ public:
         change(modes_, o, stride, phi.data(), theta.data(), false);
         double loss = 0;
         double away = 0;
-        for (size_t i = 0; i < given_.rows.n(); ++i) {
-            const double weight = given_.weights[i];
+        for (size_t i = 0; i < class_rows_.rows.n(); ++i) {
+            const double weight = class_rows_.weights[i];
             if (weight == 0) {
                 continue;
             }
@@ -318,9 +323,9 @@ public:
             for (double& score : scores) {
                 score *= 1.0 / HAT;
             }
-            loss += weight * shares_of(scores.data(), o, given_.labels[i], excess.data());
-            if (o > 1 || given_.labels[i]) {
-                excess[o > 1 ? static_cast<size_t>(given_.labels[i]) : 0] -= 1.0;
+            loss += weight * shares_of(scores.data(), o, class_rows_.labels[i], excess.data());
+            if (o > 1 || class_rows_.labels[i]) {
+                excess[o > 1 ? static_cast<size_t>(class_rows_.labels[i]) : 0] -= 1.0;
             }
             for (double& e : excess) {
                 e *= weight;
@@ -339,7 +344,7 @@ public:
     }
 
 private:
-    const ClassRows& given_;
+    const ClassRows& class_rows_;
     const Modes& modes_;
     const Pass pass_;
     const double* penalties_;
@@ -406,62 +411,87 @@ AdditiveRows::AdditiveRows(const double* values,
                            const Levels& fine,
                            const Levels& coarse,
                            const std::vector<int64_t>& pairs)
-    : p_(1), starts_(1, 0) {
+    : p_(1), starts_(1, 0) {  // coordinate 0 is the constant
     const size_t ordered = fine.starts.size() - 1;
     const size_t named = fine.of_names.size() / NAME_CODES;
     const size_t columns = ordered + named;
+    const std::vector<size_t> first = number_coordinates(fine, coarse, pairs);
+    const size_t most_entries = 1 + 2 * columns + 2 * pairs.size();  // of a row
+    starts_.reserve(n + 1);
+    index_.reserve(n * most_entries);
+    value_.reserve(n * most_entries);
+    for (size_t i = 0; i < n; ++i) {
+        push(0, HAT);
+        for (size_t c = 0; c < columns; ++c) {
+            push_level(first[c], find_place(fine, c, values, names));
+        }
+        for (size_t k = 0; k < pairs.size(); k += 2) {
+            const auto left = static_cast<size_t>(pairs[k]);
+            const auto right = static_cast<size_t>(pairs[k + 1]);
+            push_cell(first[columns + k / 2],
+                      static_cast<size_t>(coarse.sizes[right]),
+                      find_place(coarse, left, values, names),
+                      find_place(coarse, right, values, names));
+        }
+        starts_.push_back(static_cast<int64_t>(index_.size()));
+        values += ordered;
+        names += named;
+    }
+}
+
+// The first coordinate of each column and then of each pair: a column has one for each of its
+// levels, a pair one for each two levels of its columns.
+std::vector<size_t> AdditiveRows::number_coordinates(const Levels& fine,
+                                                     const Levels& coarse,
+                                                     const std::vector<int64_t>& pairs) {
     std::vector<size_t> first;
     for (int64_t size : fine.sizes) {
         first.push_back(p_);
         p_ += static_cast<size_t>(size);
     }
     for (size_t k = 0; k < pairs.size(); k += 2) {
+        const int64_t left_size = coarse.sizes[static_cast<size_t>(pairs[k])];
+        const int64_t right_size = coarse.sizes[static_cast<size_t>(pairs[k + 1])];
         first.push_back(p_);
-        p_ += static_cast<size_t>(coarse.sizes[static_cast<size_t>(pairs[k])] *
-                                  coarse.sizes[static_cast<size_t>(pairs[k + 1])]);
+        p_ += static_cast<size_t>(left_size * right_size);
     }
-    const auto push = [this](size_t at, int32_t value) {
-        if (value != 0) {
-            index_.push_back(static_cast<uint16_t>(at));
-            value_.push_back(static_cast<int16_t>(value));
-        }
-    };
-    starts_.reserve(n + 1);
-    index_.reserve(n * (1 + 2 * columns + 2 * pairs.size()));
-    value_.reserve(n * (1 + 2 * columns + 2 * pairs.size()));
-    for (size_t i = 0; i < n; ++i, values += ordered, names += named) {
-        push(0, HAT);
-        for (size_t c = 0; c < columns; ++c) {
-            const Place place = place_of(fine, c, values, names);
-            if (place.level < 0) {
-                continue;
-            }
-            push(first[c] + static_cast<size_t>(place.level), HAT - place.right);
-            push(first[c] + static_cast<size_t>(place.level) + 1, place.right);
-        }
-        for (size_t k = 0; k < pairs.size(); k += 2) {
-            const auto left = static_cast<size_t>(pairs[k]);
-            const auto right = static_cast<size_t>(pairs[k + 1]);
-            const Place a = place_of(coarse, left, values, names);
-            const Place b = place_of(coarse, right, values, names);
-            if (a.level < 0 || b.level < 0) {
-                continue;
-            }
-            const auto width = static_cast<size_t>(coarse.sizes[right]);
-            const size_t at = first[columns + k / 2] + static_cast<size_t>(a.level) * width +
-                              static_cast<size_t>(b.level);
-            const int32_t both = (a.right * b.right) / HAT;  // the four numbers add up to HAT
-            push(at, HAT - a.right - b.right + both);
-            push(at + 1, b.right - both);
-            push(at + width, a.right - both);
-            push(at + width + 1, both);
-        }
-        starts_.push_back(static_cast<int64_t>(index_.size()));
+    return first;
+}
+
+void AdditiveRows::push(size_t coordinate, int32_t value) {
+    if (value != 0) {
+        index_.push_back(static_cast<uint16_t>(coordinate));
+        value_.push_back(static_cast<int16_t>(value));
     }
 }
 
+// A hat is shared between the level of a place and the next one.
+void AdditiveRows::push_level(size_t first, const Place& place) {
+    if (place.level < 0) {
+        return;
+    }
+    const size_t coordinate = first + static_cast<size_t>(place.level);
+    push(coordinate, HAT - place.right);
+    push(coordinate + 1, place.right);
+}
+
+// The same in two dimensions: the hat is shared between four neighbouring cells. Only the share of
+// the last one is rounded; the others follow from it, so that the four add up to HAT.
+void AdditiveRows::push_cell(size_t first, size_t width, const Place& a, const Place& b) {
+    if (a.level < 0 || b.level < 0) {
+        return;
+    }
+    const size_t coordinate =
+        first + static_cast<size_t>(a.level) * width + static_cast<size_t>(b.level);
+    const int32_t both = (a.right * b.right) / HAT;
+    push(coordinate, HAT - a.right - b.right + both);
+    push(coordinate + 1, b.right - both);
+    push(coordinate + width, a.right - both);
+    push(coordinate + width + 1, both);
+}
+
 void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* out) const {
-    for (size_t i = 0; i < n(); ++i, out += outputs) {
+    for (size_t i = 0; i < n(); ++i) {
         std::fill(out, out + outputs, 0);
         for (int64_t e = starts_[i]; e < starts_[i + 1]; ++e) {
             // Below 2^62 together: `AdditiveDesign.largest_coefficient` bounds coefficients by the
@@ -471,8 +501,9 @@ void AdditiveRows::scores(const int64_t* coefficients, size_t outputs, int64_t* 
             }
         }
         for (size_t k = 0; k < outputs; ++k) {
-            out[k] = (out[k] + HAT / 2) >> 10;
+            out[k] = (out[k] + HAT / 2) >> 10;  // divided by HAT, to the nearest
         }
+        out += outputs;
     }
 }
 
@@ -527,12 +558,17 @@ double shares_of(const double* scores, size_t outputs, int32_t label, double* ou
 }
 
 void ClassRows::curvature(const Modes& modes, const double* phi, size_t most, double* out) const {
-    const Pass pass{rows, nullptr, outputs, padded(outputs), modes.q()};
+    const Pass pass{rows, nullptr, outputs, pad_outputs(outputs), modes.q()};
     std::vector<double> theta(rows.p() * pass.stride);
     std::vector<double> scores(pass.stride);
     std::vector<double> shares(pass.stride);
     std::vector<double> upper(rows.p() * rows.p());
-    change(modes, outputs, pass.stride, spread(phi, outputs, pass.q).data(), theta.data(), false);
+    change(modes,
+           outputs,
+           pass.stride,
+           spread_outputs(phi, outputs, pass.q).data(),
+           theta.data(),
+           false);
     double used = 0;
     double all = 0;
     for (size_t i = 0; i < rows.n(); ++i) {
@@ -572,14 +608,14 @@ void ClassRows::fit(const Modes& modes,
                        modes,
                        inverse,
                        penalties,
-                       spread(center, outputs, modes.q()),
-                       spread(phi, outputs, modes.q()));
-    std::vector<double> at(padded(outputs) * modes.q());
+                       spread_outputs(center, outputs, modes.q()),
+                       spread_outputs(phi, outputs, modes.q()));
+    std::vector<double> at(pad_outputs(outputs) * modes.q());
     descend(loss, at, steps, tolerance);
-    const std::vector<double> found = loss.moved(at);
+    const std::vector<double> fitted = loss.move_start(at);
     for (size_t k = 0; k < outputs; ++k) {
         for (size_t j = 0; j < modes.q(); ++j) {
-            phi[k * modes.q() + j] = found[j * padded(outputs) + k];
+            phi[k * modes.q() + j] = fitted[j * pad_outputs(outputs) + k];
         }
     }
 }
@@ -608,16 +644,16 @@ void pair_scores(const uint8_t* cells,
                     sums[size + cell + k] += spread[i * outputs + k];
                 }
             }
-            double found = 0;
+            double excess = 0;  // of the test above what it is where the pair says nothing
             double squares = 0;
             for (size_t c = 0; c < size; ++c) {
                 const double s = static_cast<double>(sums[c]) / 65536.0;
                 const double v = static_cast<double>(sums[size + c]) / 65536.0;
                 const double share = v / (v + shrinkage);
-                found += s * s / (v + shrinkage) - share;
+                excess += s * s / (v + shrinkage) - share;
                 squares += share * share;
             }
-            *out = found / std::sqrt(2.0 * squares + 1e-9);
+            *out = excess / std::sqrt(2.0 * squares + 1e-9);
         }
     }
 }

@@ -78,6 +78,13 @@ public:
     void add_products(size_t row, double weight, double* out) const;
 
 private:
+    std::vector<size_t> number_coordinates(const Levels& fine,
+                                           const Levels& coarse,
+                                           const std::vector<int64_t>& pairs);
+    void push(size_t coordinate, int32_t value);
+    void push_level(size_t first, const Place& place);
+    void push_cell(size_t first, size_t width, const Place& a, const Place& b);
+
     size_t p_;
     std::vector<int64_t> starts_;
     std::vector<uint16_t> index_;

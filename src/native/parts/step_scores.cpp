@@ -43,26 +43,26 @@ void StepTables::scores(const uint8_t* row, int64_t* out) const {
 }
 
 void StepRatios::add(const uint8_t* rows, size_t n, size_t stride, double* out) const {
-    const size_t known = prior.size();
-    const size_t answered = places.size();
-    std::vector<int64_t> scores(known);
+    const size_t n_known = prior.size();
+    const size_t n_answered = places.size();
+    std::vector<int64_t> scores(n_known);
     for (size_t i = 0; i < n; ++i) {
         std::fill(scores.begin(), scores.end(), 0);
         tables.scores(rows + i * stride,
                       // Two labels have one output, the second one's.
-                      scores.data() + (known - tables.outputs));
+                      scores.data() + (n_known - tables.outputs));
         int64_t total = 0;  // with the product below, under 2^61:
                             // `AdditiveDesign.largest_coefficient` knows how many labels there are
-        for (size_t k = 0; k < known; ++k) {
+        for (size_t k = 0; k < n_known; ++k) {
             total += scores[k] -= prior[k];
         }
-        for (size_t k = 0; k < answered; ++k) {
+        for (size_t k = 0; k < n_answered; ++k) {
             if (places[k] < 0) {
                 continue;
             }
             const int64_t centred =
-                scores[static_cast<size_t>(places[k])] * static_cast<int64_t>(known) - total;
-            out[i * answered + k] += weights[k] * (static_cast<double>(centred) / unit);
+                scores[static_cast<size_t>(places[k])] * static_cast<int64_t>(n_known) - total;
+            out[i * n_answered + k] += weights[k] * (static_cast<double>(centred) / unit);
         }
     }
 }

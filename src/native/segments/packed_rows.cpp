@@ -53,14 +53,14 @@ void write_stream(const uint64_t* values, size_t m, std::vector<uint8_t>& out) {
     out.push_back(
         uint8_t(std::count_if(values, values + m, [&](uint64_t value) { return value >> bits; })));
     uint64_t word = 0;
-    uint32_t held = 0;
+    uint32_t n_bits = 0;
     for (size_t i = 0; i < m; ++i) {
-        word |= (values[i] & mask) << held;
-        for (held += bits; held >= 8; held -= 8, word >>= 8) {
+        word |= (values[i] & mask) << n_bits;
+        for (n_bits += bits; n_bits >= 8; n_bits -= 8, word >>= 8) {
             out.push_back(uint8_t(word));
         }
     }
-    if (held) {
+    if (n_bits) {
         out.push_back(uint8_t(word));
     }
     for (size_t i = 0; i < m; ++i) {

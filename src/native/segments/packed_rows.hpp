@@ -12,7 +12,7 @@
 #include <cstring>
 #include <vector>
 
-#include "../layout.hpp"
+#include "../shared_arrays.hpp"
 
 namespace hammemo::segments {
 

@@ -29,23 +29,12 @@ using MaybeColumns = std::optional<Vector<int32_t>>;
 
 constexpr uint32_t MAX_WORDS = 64;
 
-template <class T>
-nb::object moved(std::vector<T> values, size_t width = 0) {
-    auto* own = new std::vector<T>(std::move(values));
-    nb::capsule owner(own, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    if (!width) {
-        return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(own->data(), {own->size()}, owner));
-    }
-    return nb::cast(
-        nb::ndarray<nb::numpy, T, nb::ndim<2>>(own->data(), {own->size() / width, width}, owner));
-}
-
-nb::object listed(const std::vector<Missing>& missing) {
+nb::object list_missing(const std::vector<Missing>& missing) {
     std::vector<int64_t> numbers;
     for (const Missing& one : missing) {
         numbers.insert(numbers.end(), {one.segment, one.first, one.stop});
     }
-    return moved(std::move(numbers), 3);
+    return nb::cast(hand_over(std::move(numbers), 3));
 }
 
 // A table with the arrays that its segments read.
@@ -59,12 +48,12 @@ public:
           const Vector<int64_t>& lasts,
           const Vector<int64_t>& signs)
         : table_(h,
-                 checked_positions(h, positions),
+                 copy_positions(h, positions),
                  n_tokens,
                  n_labels,
-                 copied(firsts),
-                 copied(lasts),
-                 checked_signs(signs)) {
+                 copy_array(firsts),
+                 copy_array(lasts),
+                 copy_signs(signs)) {
         require(lasts.size() == firsts.size() && signs.size() == firsts.size(),
                 "two ends and a sign a segment");
         require(n_tokens < (uint64_t{1} << 31) && n_labels < (uint64_t{1} << 31),
@@ -125,11 +114,11 @@ public:
                                      nb::cast(checked)};
         for (size_t k = 0; k < records.size(); ++k) {
             const auto rows = nb::cast<Array>(records[k]);
-            const auto known = nb::cast<Array>(index[k]);
+            const auto site_index = nb::cast<Array>(index[k]);
             segment->sites.push_back(
-                checked_records(*segment, rows, known, blocks.data()[k], table_.length(k)));
+                make_records(*segment, rows, site_index, blocks.data()[k], table_.length(k)));
             kept.push_back(nb::cast(rows));
-            kept.push_back(nb::cast(known));
+            kept.push_back(nb::cast(site_index));
         }
         kept_.push_back(std::move(kept));
         if (!table_.prepare(number, std::move(segment))) {
@@ -144,8 +133,8 @@ public:
                        size_t n_columns,
                        const Vector<double>& divisor,
                        Output<int64_t> out) const {
-        const auto given = checked_extras(extras, tokens.shape(0) * table_.n_sites());
-        const Columns own = checked(tokens, weights, columns, n_columns);
+        const auto own_extras = copy_extras(extras, tokens.shape(0) * table_.n_sites());
+        const Columns used_columns = check_question(tokens, weights, columns, n_columns);
         require_aligned(out);
         require_aligned(divisor);
         require(out.size() == tokens.shape(0), "one answer a context");
@@ -157,13 +146,13 @@ public:
             missing = table_.winners(tokens.data(),
                                      tokens.shape(0),
                                      weights.data(),
-                                     given,
-                                     own,
+                                     own_extras,
+                                     used_columns,
                                      divisor.data(),
                                      divisor.size() == 1,
                                      out.data());
         }
-        return listed(missing);
+        return list_missing(missing);
     }
 
     nb::object sums(const Matrix<int64_t>& tokens,
@@ -171,17 +160,21 @@ public:
                     const nb::list& extras,
                     const MaybeColumns& columns,
                     OutputMatrix out) const {
-        const auto given = checked_extras(extras, tokens.shape(0) * table_.n_sites());
-        const Columns own = checked(tokens, weights, columns, out.shape(1));
+        const auto own_extras = copy_extras(extras, tokens.shape(0) * table_.n_sites());
+        const Columns used_columns = check_question(tokens, weights, columns, out.shape(1));
         require_aligned(out);
         require(out.shape(0) == tokens.shape(0), "one row a context");
         std::vector<Missing> missing;
         {
             Released released;
-            missing =
-                table_.sums(tokens.data(), tokens.shape(0), weights.data(), given, own, out.data());
+            missing = table_.sums(tokens.data(),
+                                  tokens.shape(0),
+                                  weights.data(),
+                                  own_extras,
+                                  used_columns,
+                                  out.data());
         }
-        return listed(missing);
+        return list_missing(missing);
     }
 
     nb::tuple read(size_t site,
@@ -194,16 +187,17 @@ public:
         require_aligned(tuples);
         SiteRows rows;
         std::vector<Missing> missing;
-        const auto given = checked_extras(extras, tuples.shape(0));
-        const Columns own = checked_columns(columns, n_columns);
+        const auto own_extras = copy_extras(extras, tuples.shape(0));
+        const Columns used_columns = make_columns(columns, n_columns);
         {
             Released released;
-            missing = table_.read(site, tuples.data(), tuples.shape(0), given, own, rows);
+            missing =
+                table_.read(site, tuples.data(), tuples.shape(0), own_extras, used_columns, rows);
         }
-        return nb::make_tuple(listed(missing),
-                              moved(std::move(rows.lengths)),
-                              moved(std::move(rows.columns)),
-                              moved(std::move(rows.counts)));
+        return nb::make_tuple(list_missing(missing),
+                              hand_over(std::move(rows.lengths)),
+                              hand_over(std::move(rows.columns)),
+                              hand_over(std::move(rows.counts)));
     }
 
     nb::object counts(const Matrix<int64_t>& tokens,
@@ -221,32 +215,32 @@ public:
             Released released;
             missing = table_.counts(tokens.data(), tokens.shape(0), labels.data(), out.data());
         }
-        return listed(missing);
+        return list_missing(missing);
     }
 
 private:
-    static std::vector<std::vector<uint32_t>> checked_positions(uint32_t h,
-                                                                const nb::list& positions) {
-        std::vector<std::vector<uint32_t>> own;
+    static std::vector<std::vector<uint32_t>> copy_positions(uint32_t h,
+                                                             const nb::list& positions) {
+        std::vector<std::vector<uint32_t>> site_positions;
         for (nb::handle site : positions) {
-            own.emplace_back();
+            site_positions.emplace_back();
             for (nb::handle position : nb::cast<nb::tuple>(site)) {
-                own.back().push_back(nb::cast<uint32_t>(position));
+                site_positions.back().push_back(nb::cast<uint32_t>(position));
             }
-            require(!own.back().empty() && own.back().size() <= h,
+            require(!site_positions.back().empty() && site_positions.back().size() <= h,
                     "a site compares 1 to h positions");
-            for (const uint32_t position : own.back()) {
+            for (const uint32_t position : site_positions.back()) {
                 require(position < h, "a site compares positions of the context");
             }
         }
-        return own;
+        return site_positions;
     }
-    static std::vector<int64_t> checked_signs(const Vector<int64_t>& signs) {
-        auto own = copied(signs);
-        for (const int64_t sign : own) {
+    static std::vector<int64_t> copy_signs(const Vector<int64_t>& signs) {
+        auto copies = copy_array(signs);
+        for (const int64_t sign : copies) {
             require(sign == 1 || sign == -1, "a segment is added or subtracted");
         }
-        return own;
+        return copies;
     }
     static void require_inside(const Segment& segment, const uint8_t* first, size_t bytes) {
         if (!segment.file || !bytes) {
@@ -258,11 +252,11 @@ private:
                     bytes <= segment.file_bytes - (place - file),
                 "an array lies outside its file");
     }
-    static Records checked_records(const Segment& segment,
-                                   const Array& rows,
-                                   const Array& index,
-                                   uint64_t block,
-                                   size_t length) {
+    static Records make_records(const Segment& segment,
+                                const Array& rows,
+                                const Array& index,
+                                uint64_t block,
+                                size_t length) {
         const bool wide = rows.dtype() == nb::dtype<uint64_t>();
         require(wide || rows.dtype() == nb::dtype<uint32_t>(),
                 "records have numbers of 32 or 64 bits");
@@ -283,7 +277,7 @@ private:
                 uint32_t(index.shape(1)),
                 wide};
     }
-    Columns checked_columns(const MaybeColumns& columns, size_t n_columns) const {
+    Columns make_columns(const MaybeColumns& columns, size_t n_columns) const {
         require(n_columns < (uint64_t{1} << 31), "there are too many columns");
         if (!columns) {
             return {nullptr, n_columns};
@@ -292,19 +286,19 @@ private:
         require(columns->size() == table_.n_labels(), "a column for each label");
         return {columns->data(), n_columns};
     }
-    Columns checked(const Matrix<int64_t>& tokens,
-                    const Vector<double>& weights,
-                    const MaybeColumns& columns,
-                    size_t n_columns) const {
+    Columns check_question(const Matrix<int64_t>& tokens,
+                           const Vector<double>& weights,
+                           const MaybeColumns& columns,
+                           size_t n_columns) const {
         require_aligned(tokens);
         require_aligned(weights);
         require(tokens.shape(1) == table_.h() && weights.size() == table_.n_sites(),
                 "h tokens a context, one weight a site");
-        return checked_columns(columns, n_columns);
+        return make_columns(columns, n_columns);
     }
     // Starts must not change later: they are copied.
-    std::vector<Extra> checked_extras(const nb::list& extras, size_t n_places) const {
-        std::vector<Extra> own;
+    std::vector<Extra> copy_extras(const nb::list& extras, size_t n_places) const {
+        std::vector<Extra> own_extras;
         for (nb::handle item : extras) {
             const auto one = nb::cast<nb::tuple>(item);
             require(one.size() == 3, "starts, columns and counts");
@@ -321,9 +315,9 @@ private:
                 require(copy[i] >= (i ? copy[i - 1] : 0) && uint64_t(copy[i]) <= counts.size(),
                         "starts ascend, to the end");
             }
-            own.push_back({std::move(copy), columns.data(), counts.data()});
+            own_extras.push_back({std::move(copy), columns.data(), counts.data()});
         }
-        return own;
+        return own_extras;
     }
 
     SegmentTable table_;
@@ -372,7 +366,7 @@ nb::tuple pack_rows(const Vector<int64_t>& lengths,
         Released released;
         pack_all(lengths, labels, counts, packed, ends);
     }
-    return nb::make_tuple(moved(std::move(packed)), moved(std::move(ends)));
+    return nb::make_tuple(hand_over(std::move(packed)), hand_over(std::move(ends)));
 }
 nb::tuple unpack_rows(const Vector<uint8_t>& packed,
                       const Vector<int64_t>& starts,
@@ -405,7 +399,7 @@ nb::tuple unpack_rows(const Vector<uint8_t>& packed,
         }
     }
     return nb::make_tuple(
-        moved(std::move(lengths)), moved(std::move(labels)), moved(std::move(counts)));
+        hand_over(std::move(lengths)), hand_over(std::move(labels)), hand_over(std::move(counts)));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../layout.hpp"
+#include "../shared_arrays.hpp"
 #include "packed_rows.hpp"
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -49,13 +49,13 @@ bool comes_before(const Records& r,
     return or_same;
 }
 
-uint64_t bisected(const Records& r,
-                  const uint8_t* base,
-                  uint32_t width,
-                  uint64_t low,
-                  uint64_t high,
-                  const uint64_t* words,
-                  bool or_same) {
+uint64_t bisect(const Records& r,
+                const uint8_t* base,
+                uint32_t width,
+                uint64_t low,
+                uint64_t high,
+                const uint64_t* words,
+                bool or_same) {
     while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
         if (comes_before(r, base, middle, width, words, or_same)) {
@@ -238,7 +238,7 @@ private:
 
 // Counts of a checked file are below 2^53, so 2^10 files with as many examples as a model may hold
 // still fit. A file that changes while it is read can make them wrap, which must not be undefined.
-int64_t wrapped_sum(int64_t a, int64_t b) {
+int64_t add_wrapping(int64_t a, int64_t b) {
     return int64_t(uint64_t(a) + uint64_t(b));
 }
 
@@ -325,7 +325,7 @@ bool SegmentTable::prepare(size_t number, std::unique_ptr<const Segment> segment
     return true;
 }
 
-void SegmentTable::locate(size_t site, const int64_t* ranks, Located& found) const {
+void SegmentTable::locate(size_t site, const int64_t* ranks, Located& located) const {
     const size_t length = positions_[site].size();
     uint64_t words[64];
     for (size_t number = 0; number < segments_.size(); ++number) {
@@ -334,44 +334,44 @@ void SegmentTable::locate(size_t site, const int64_t* ranks, Located& found) con
         }
         const Segment* const here = segment(number);
         if (!here) {
-            found.missing.push_back({int64_t(number), -1, -1});
+            located.missing.push_back({int64_t(number), -1, -1});
             continue;
         }
         const Records& r = here->sites[site];
         size_t token = 0;
-        bool known = r.n > 0;
-        for (uint32_t w = 0; known && w < r.words; ++w) {
+        bool is_known = r.n > 0;
+        for (uint32_t w = 0; is_known && w < r.words; ++w) {
             const size_t stop = token + length / r.words + (w < length % r.words);
-            for (words[w] = 0; known && token < stop; ++token) {
+            for (words[w] = 0; is_known && token < stop; ++token) {
                 const int32_t rank = here->ranks[ranks[token]];
-                known = rank >= 0;
+                is_known = rank >= 0;
                 words[w] = words[w] * here->n_own + uint64_t(rank);
             }
         }
-        if (!known) {
+        if (!is_known) {
             continue;
         }
         const uint32_t width = r.words + 1;
         const uint64_t bytes = uint64_t(width) * (r.is_wide ? 8 : 4);
-        const uint64_t block = bisected(r, r.index, r.words, 0, r.n_blocks, words, true);
+        const uint64_t block = bisect(r, r.index, r.words, 0, r.n_blocks, words, true);
         const uint64_t low = (block ? block - 1 : 0) * r.block;
         const uint64_t high = std::min(low + r.block, r.n);
         if (!is_checked(*here,
                         r.data + low * bytes,
                         r.data + (high + 1) * bytes,
                         int64_t(number),
-                        found.missing)) {
+                        located.missing)) {
             continue;
         }
-        const uint64_t at = bisected(r, r.data, width, low, high, words, false);
+        const uint64_t at = bisect(r, r.data, width, low, high, words, false);
         if (at >= r.n) {
             continue;
         }
-        bool same = true;
+        bool is_same = true;
         for (uint32_t w = 0; w < r.words; ++w) {
-            same &= number_at(r, r.data, at * width + w) == words[w];
+            is_same &= number_at(r, r.data, at * width + w) == words[w];
         }
-        if (!same) {
+        if (!is_same) {
             continue;
         }
         const uint64_t first = number_at(r, r.data, at * width + r.words);
@@ -385,31 +385,31 @@ void SegmentTable::locate(size_t site, const int64_t* ranks, Located& found) con
                                        here->entries + first * size,
                                        here->entries + stop * size,
                                        int64_t(number),
-                                       found.missing)) {
-            found.spans.push_back({uint32_t(number), first, stop});
+                                       located.missing)) {
+            located.spans.push_back({uint32_t(number), first, stop});
         }
     }
 }
 
 SegmentTable::Located SegmentTable::locate_all(const int64_t* tokens, size_t m) const {
-    Located found;
-    found.starts.reserve(m * n_sites() + 1);
+    Located located;
+    located.starts.reserve(m * n_sites() + 1);
     std::vector<int64_t> ranks(h_ + 1);
     for (size_t i = 0; i < m; ++i) {
         for (size_t k = 0; k < n_sites(); ++k) {
-            found.starts.push_back(found.spans.size());
-            bool known = true;
+            located.starts.push_back(located.spans.size());
+            bool is_known = true;
             for (size_t j = 0; j < positions_[k].size(); ++j) {
                 ranks[j] = load_once(tokens + i * h_ + positions_[k][j]);
-                known &= ranks[j] >= 0 && uint64_t(ranks[j]) < n_tokens_;
+                is_known &= ranks[j] >= 0 && uint64_t(ranks[j]) < n_tokens_;
             }
-            if (known) {
-                locate(k, ranks.data(), found);
+            if (is_known) {
+                locate(k, ranks.data(), located);
             }
         }
     }
-    found.starts.push_back(found.spans.size());
-    return found;
+    located.starts.push_back(located.spans.size());
+    return located;
 }
 
 // Ask the operating system for the pages of rows, in the order of the files, before they are read
@@ -448,12 +448,12 @@ void SegmentTable::fetch(const Span* spans, size_t n) const {
 // Call each(column, count) for the sums over several sources that are above zero. What a file says
 // is read once: it may change, and then the space would not be left empty.
 template <class Each>
-void SegmentTable::merged(const Span* spans,
-                          size_t n_spans,
-                          const std::vector<Extra>& extras,
-                          size_t place,
-                          const Columns& columns,
-                          const Each& each) const {
+void SegmentTable::merge(const Span* spans,
+                         size_t n_spans,
+                         const std::vector<Extra>& extras,
+                         size_t place,
+                         const Columns& columns,
+                         const Each& each) const {
     Zeros<int64_t> zeros(columns.n);
     std::vector<uint64_t> touched;
     try {
@@ -464,7 +464,7 @@ void SegmentTable::merged(const Span* spans,
             if (!totals[column]) {
                 touched.push_back(column);
             }
-            totals[column] = wrapped_sum(totals[column], count);
+            totals[column] = add_wrapping(totals[column], count);
         };
         for (const Extra& extra : extras) {
             for (int64_t e = extra.starts[place]; e < extra.starts[place + 1]; ++e) {
@@ -486,7 +486,7 @@ void SegmentTable::merged(const Span* spans,
                                          return;
                                      }
                                      if (totals[column]) {
-                                         count = wrapped_sum(count, totals[column]);
+                                         count = add_wrapping(count, totals[column]);
                                          totals[column] = 0;
                                      }
                                      if (count > 0) {
@@ -525,7 +525,7 @@ void SegmentTable::add_site(const Span* spans,
         is_alone &= extra.starts[place] == extra.starts[place + 1];
     }
     if (!is_alone) {
-        merged(spans, n_spans, extras, place, columns, [&](uint64_t column, int64_t count) {
+        merge(spans, n_spans, extras, place, columns, [&](uint64_t column, int64_t count) {
             sums[column] += weight * double(count);
         });
         return;
@@ -552,7 +552,7 @@ void SegmentTable::add_site(const Span* spans,
 }
 
 template <class Give>
-void SegmentTable::add_up(const Located& found,
+void SegmentTable::add_up(const Located& located,
                           size_t m,
                           const double* weights,
                           const std::vector<Extra>& extras,
@@ -562,23 +562,23 @@ void SegmentTable::add_up(const Located& found,
                           const Give& give) const {
     for (size_t i = 0; i < m; ++i) {
         if (i % FETCHED_TOGETHER == 0) {
-            const size_t first = found.starts[i * n_sites()];
-            fetch(found.spans.data() + first,
-                  found.starts[std::min(i + FETCHED_TOGETHER, m) * n_sites()] - first);
+            const size_t first = located.starts[i * n_sites()];
+            fetch(located.spans.data() + first,
+                  located.starts[std::min(i + FETCHED_TOGETHER, m) * n_sites()] - first);
         }
-        double* const own = sums + i * stride;
+        double* const context_sums = sums + i * stride;
         for (size_t k = 0; k < n_sites(); ++k) {
             const size_t place = i * n_sites() + k;
-            const size_t first = found.starts[place];
-            add_site(found.spans.data() + first,
-                     found.starts[place + 1] - first,
+            const size_t first = located.starts[place];
+            add_site(located.spans.data() + first,
+                     located.starts[place + 1] - first,
                      extras,
                      place,
                      weights[k],
                      columns,
-                     own);
+                     context_sums);
         }
-        give(i, own);
+        give(i, context_sums);
     }
 }
 
@@ -590,13 +590,13 @@ std::vector<Missing> SegmentTable::winners(const int64_t* tokens,
                                            const double* divisor,
                                            bool is_one_number,
                                            int64_t* out) const {
-    Located found = locate_all(tokens, m);
-    if (!found.missing.empty()) {
-        return std::move(found.missing);
+    Located located = locate_all(tokens, m);
+    if (!located.missing.empty()) {
+        return std::move(located.missing);
     }
     Zeros<double> zeros(columns.n);
     try {
-        add_up(found, m, weights, extras, columns, zeros.data(), 0, [&](size_t i, double* sums) {
+        add_up(located, m, weights, extras, columns, zeros.data(), 0, [&](size_t i, double* sums) {
             out[i] = best_of(sums, columns.n, divisor, is_one_number);
             zeros.clear(columns.n);
         });
@@ -613,12 +613,12 @@ std::vector<Missing> SegmentTable::sums(const int64_t* tokens,
                                         const std::vector<Extra>& extras,
                                         const Columns& columns,
                                         double* out) const {
-    Located found = locate_all(tokens, m);
-    if (!found.missing.empty()) {
-        return std::move(found.missing);
+    Located located = locate_all(tokens, m);
+    if (!located.missing.empty()) {
+        return std::move(located.missing);
     }
     std::fill_n(out, m * columns.n, 0.0);
-    add_up(found, m, weights, extras, columns, out, columns.n, [](size_t, double*) {});
+    add_up(located, m, weights, extras, columns, out, columns.n, [](size_t, double*) {});
     return {};
 }
 
@@ -628,38 +628,38 @@ std::vector<Missing> SegmentTable::read(size_t site,
                                         const std::vector<Extra>& extras,
                                         const Columns& columns,
                                         SiteRows& out) const {
-    Located found;
+    Located located;
     const size_t length = positions_[site].size();
     std::vector<int64_t> ranks(length);
     for (size_t i = 0; i < m; ++i) {
-        found.starts.push_back(found.spans.size());
-        bool known = true;
+        located.starts.push_back(located.spans.size());
+        bool is_known = true;
         for (size_t j = 0; j < length; ++j) {
             ranks[j] = load_once(tuples + i * length + j);
-            known &= ranks[j] >= 0 && uint64_t(ranks[j]) < n_tokens_;
+            is_known &= ranks[j] >= 0 && uint64_t(ranks[j]) < n_tokens_;
         }
-        if (known) {
-            locate(site, ranks.data(), found);
+        if (is_known) {
+            locate(site, ranks.data(), located);
         }
     }
-    found.starts.push_back(found.spans.size());
-    if (!found.missing.empty()) {
-        return std::move(found.missing);
+    located.starts.push_back(located.spans.size());
+    if (!located.missing.empty()) {
+        return std::move(located.missing);
     }
     std::vector<std::pair<uint64_t, int64_t>> row;
     for (size_t i = 0; i < m; ++i) {
         if (i % FETCHED_TOGETHER == 0) {
-            fetch(found.spans.data() + found.starts[i],
-                  found.starts[std::min(i + FETCHED_TOGETHER, m)] - found.starts[i]);
+            fetch(located.spans.data() + located.starts[i],
+                  located.starts[std::min(i + FETCHED_TOGETHER, m)] - located.starts[i]);
         }
         row.clear();
-        const size_t n_spans = found.starts[i + 1] - found.starts[i];
-        merged(found.spans.data() + found.starts[i],
-               n_spans,
-               extras,
-               i,
-               columns,
-               [&](uint64_t column, int64_t count) { row.emplace_back(column, count); });
+        const size_t n_spans = located.starts[i + 1] - located.starts[i];
+        merge(located.spans.data() + located.starts[i],
+              n_spans,
+              extras,
+              i,
+              columns,
+              [&](uint64_t column, int64_t count) { row.emplace_back(column, count); });
         if (!std::is_sorted(row.begin(), row.end())) {
             std::sort(row.begin(), row.end());
         }
@@ -680,15 +680,16 @@ std::vector<Missing> SegmentTable::counts(const int64_t* tokens,
                                           size_t m,
                                           const int64_t* labels,
                                           int64_t* out) const {
-    Located found = locate_all(tokens, m);
-    if (!found.missing.empty()) {
-        return std::move(found.missing);
+    Located located = locate_all(tokens, m);
+    if (!located.missing.empty()) {
+        return std::move(located.missing);
     }
     for (size_t place = 0; place < m * n_sites(); ++place) {
         const int64_t wanted = load_once(labels + place / n_sites());
         out[place] = 0;
-        for (uint64_t s = found.starts[place]; wanted >= 0 && s < found.starts[place + 1]; ++s) {
-            out[place] = wrapped_sum(out[place], signed_count(found.spans[s], wanted));
+        for (uint64_t s = located.starts[place]; wanted >= 0 && s < located.starts[place + 1];
+             ++s) {
+            out[place] = add_wrapping(out[place], signed_count(located.spans[s], wanted));
         }
     }
     return {};

@@ -146,10 +146,10 @@ private:
         std::vector<Missing> missing;
     };
 
-    void locate(size_t site, const int64_t* ranks, Located& found) const;
+    void locate(size_t site, const int64_t* ranks, Located& located) const;
     Located locate_all(const int64_t* tokens, size_t m) const;
     template <class Give>
-    void add_up(const Located& found,
+    void add_up(const Located& located,
                 size_t m,
                 const double* weights,
                 const std::vector<Extra>& extras,
@@ -165,12 +165,12 @@ private:
                   const Columns& columns,
                   double* sums) const;
     template <class Each>
-    void merged(const Span* spans,
-                size_t n_spans,
-                const std::vector<Extra>& extras,
-                size_t place,
-                const Columns& columns,
-                const Each& each) const;
+    void merge(const Span* spans,
+               size_t n_spans,
+               const std::vector<Extra>& extras,
+               size_t place,
+               const Columns& columns,
+               const Each& each) const;
     void fetch(const Span* spans, size_t n) const;
     int64_t signed_count(const Span& span, int64_t label) const;
     const Segment* segment(size_t number) const {

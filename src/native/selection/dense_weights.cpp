@@ -115,10 +115,10 @@ HAMMEMO_INLINE void take_softmax(const DenseLoss::Work& work) {
             std::memcpy(work.scores + c * BLOCK + i, &score, sizeof score);
         }
         std::memcpy(work.sums + i, &sum, sizeof sum);
-        V own;
-        std::memcpy(&own, observed + i, sizeof own);
-        own = highest - own;
-        std::memcpy(missed + i, &own, sizeof own);
+        V observed_score;
+        std::memcpy(&observed_score, observed + i, sizeof observed_score);
+        observed_score = highest - observed_score;
+        std::memcpy(missed + i, &observed_score, sizeof observed_score);
     }
     for (size_t i = 0; i < work.n; ++i) {
         work.scores[static_cast<size_t>(work.labels[i]) * BLOCK + i] -= work.shares[i];
@@ -212,7 +212,7 @@ void (*blocks_of(size_t width))(const DenseLoss::Work&) {
     return width <= PARTS ? block_1 : nullptr;
 }
 
-double summed(const double* parts) {
+double add_parts(const double* parts) {
     double sum = 0;
     for (size_t k = 0; k < PARTS; ++k) {
         sum += parts[k];
@@ -298,7 +298,7 @@ double DenseLoss::operator()(const std::vector<double>& at, std::vector<double>&
     for (size_t f = 0; f < F; ++f) {
         gradient[f] = 0;
         for (size_t c = 0; c < L; ++c) {
-            const double one = summed(by_weight.data() + (c * F + f) * PARTS);
+            const double one = add_parts(by_weight.data() + (c * F + f) * PARTS);
             gradient[f] += one;
             if (by_label_) {
                 gradient[F + c * F + f] = one;
@@ -306,7 +306,7 @@ double DenseLoss::operator()(const std::vector<double>& at, std::vector<double>&
         }
     }
     for (size_t c = 0; by_label_ && c < L; ++c) {
-        gradient[F + L * F + c] = summed(by_offset.data() + c * PARTS);
+        gradient[F + L * F + c] = add_parts(by_offset.data() + c * PARTS);
     }
     double away = 0;
     for (size_t i = 0; i < at.size(); ++i) {
@@ -314,20 +314,20 @@ double DenseLoss::operator()(const std::vector<double>& at, std::vector<double>&
         away += difference * difference;
         gradient[i] += 2 * strength_ * difference;
     }
-    return summed(loss.data()) + strength_ * away;
+    return add_parts(loss.data()) + strength_ * away;
 }
 
 std::vector<double> DenseLoss::lower() const {
     const size_t F = ratios_.n_features();
     const size_t L = ratios_.n_labels();
-    std::vector<double> found(size(), -std::numeric_limits<double>::infinity());
+    std::vector<double> bounds(size(), -std::numeric_limits<double>::infinity());
     for (size_t f = 0; f < F; ++f) {
-        found[f] = by_label_ ? start_[f] : 0.0;
+        bounds[f] = by_label_ ? start_[f] : 0.0;
         for (size_t c = 0; by_label_ && c < L; ++c) {
-            found[F + c * F + f] = -start_[f];
+            bounds[F + c * F + f] = -start_[f];
         }
     }
-    return found;
+    return bounds;
 }
 
 void portable_logs(const double* values, size_t n, double* out) {

@@ -24,11 +24,11 @@ DenseRatios make_ratios(const Cube& ratios,
                         const Vector<int64_t>& rows,
                         const Vector<int32_t>& labels) {
     require_aligned(ratios);
-    const std::vector<int64_t> own = copied<int64_t>(rows);
-    std::vector<int32_t> own_labels = copied<int32_t>(labels);
-    require(ratios.shape(0) > 0 && own.size() == own_labels.size(),
+    const std::vector<int64_t> own_rows = copy_array(rows);
+    std::vector<int32_t> own_labels = copy_array(labels);
+    require(ratios.shape(0) > 0 && own_rows.size() == own_labels.size(),
             "one label for each row, and one label at least");
-    for (int64_t row : own) {
+    for (int64_t row : own_rows) {
         require(row >= 0 && static_cast<size_t>(row) < ratios.shape(1),
                 "a row is outside the table");
     }
@@ -41,7 +41,7 @@ DenseRatios make_ratios(const Cube& ratios,
                        ratios.shape(0),
                        ratios.shape(1),
                        ratios.shape(2),
-                       own,
+                       own_rows,
                        std::move(own_labels));
 }
 
@@ -57,13 +57,8 @@ DenseLoss make_loss(const DenseRatios& ratios,
     require(start.shape(0) == ratios.n_features(), "weights of other features");
     require(std::isfinite(strength) && strength > 0, "the ridge is above zero");
     require(width <= 2 || width == 4 || width == 8, "a vector has 1, 2, 4 or 8 numbers");
-    return DenseLoss(ratios,
-                     copied<double>(base),
-                     copied<double>(shares),
-                     copied<double>(start),
-                     strength,
-                     by_label,
-                     width);
+    return DenseLoss(
+        ratios, copy_array(base), copy_array(shares), copy_array(start), strength, by_label, width);
 }
 
 double loss(const DenseRatios& ratios,
@@ -75,13 +70,13 @@ double loss(const DenseRatios& ratios,
             const Vector<double>& at,
             Output gradient,
             size_t width) {
-    DenseLoss made = make_loss(ratios, base, shares, start, strength, by_label, width);
+    DenseLoss dense_loss = make_loss(ratios, base, shares, start, strength, by_label, width);
     require_aligned(gradient);
-    require(at.size() == made.size() && gradient.size() == made.size(),
+    require(at.size() == dense_loss.size() && gradient.size() == dense_loss.size(),
             "weights of other features or labels");
-    std::vector<double> found(at.size());
-    const double value = made(copied<double>(at), found);
-    std::copy(found.begin(), found.end(), gradient.data());
+    std::vector<double> own_gradient(at.size());
+    const double value = dense_loss(copy_array(at), own_gradient);
+    std::copy(own_gradient.begin(), own_gradient.end(), gradient.data());
     return value;
 }
 
@@ -95,25 +90,25 @@ void fit(const DenseRatios& ratios,
          double tolerance,
          Output at,
          bool is_bounded) {
-    DenseLoss made = make_loss(ratios, base, shares, start, strength, by_label, 0);
+    DenseLoss dense_loss = make_loss(ratios, base, shares, start, strength, by_label, 0);
     require_aligned(at);
-    require(at.size() == made.size(), "weights of other features or labels");
-    for (double weight : copied<double>(start)) {
+    require(at.size() == dense_loss.size(), "weights of other features or labels");
+    for (double weight : copy_array(start)) {
         require(weight >= 0 || !is_bounded, "weights are not negative");
     }
     require(steps >= 0, "steps are counted from zero");
-    std::vector<double> found(at.data(), at.data() + at.size());
+    std::vector<double> weights(at.data(), at.data() + at.size());
     const Released released;
-    descend(made,
-            found,
+    descend(dense_loss,
+            weights,
             static_cast<size_t>(steps),
             tolerance,
-            is_bounded ? made.lower() : std::vector<double>());
-    std::copy(found.begin(), found.end(), at.data());
+            is_bounded ? dense_loss.lower() : std::vector<double>());
+    std::copy(weights.begin(), weights.end(), at.data());
 }
 
 template <void (*FUNCTION)(const double*, size_t, double*)>
-void of_each(const Vector<double>& values, Output out) {
+void write_each(const Vector<double>& values, Output out) {
     require_aligned(values);
     require_aligned(out);
     require(values.size() == out.size(), "the result has another size");
@@ -148,6 +143,6 @@ void bind_dense_weights(nb::module_& m) {
              nb::arg("tolerance"),
              array("at"),
              nb::arg("is_bounded") = false);
-    m.def("portable_log", &of_each<portable_logs>, array("values"), array("out"));
-    m.def("portable_log1p", &of_each<portable_log1ps>, array("values"), array("out"));
+    m.def("portable_log", &write_each<portable_logs>, array("values"), array("out"));
+    m.def("portable_log1p", &write_each<portable_log1ps>, array("values"), array("out"));
 }

@@ -33,7 +33,8 @@ struct Step {
 };
 
 // Returns minus the gradient times what the last steps say of the inverse of the curvature.
-std::vector<double> direction(const std::vector<double>& gradient, const std::deque<Step>& past) {
+std::vector<double> find_direction(const std::vector<double>& gradient,
+                                   const std::deque<Step>& past) {
     std::vector<double> d = gradient;
     std::vector<double> factors(past.size());
     for (size_t k = past.size(); k-- > 0;) {
@@ -108,9 +109,9 @@ double WeightLoss::operator()(const std::vector<double>& at, std::vector<double>
     for (size_t i = 0; i < ratios_.n(); ++i) {
         loss += shares_[i] * losses_[i];
         double* row = excess_.data() + i * K;
-        const auto own = static_cast<size_t>(ratios_.labels()[i]);
-        if (K == 1 ? own == 1 : true) {
-            row[K == 1 ? 0 : own] -= 1.0;
+        const auto label = static_cast<size_t>(ratios_.labels()[i]);
+        if (K == 1 ? label == 1 : true) {
+            row[K == 1 ? 0 : label] -= 1.0;
         }
         for (size_t c = 0; c < K; ++c) {
             row[c] *= shares_[i];
@@ -163,27 +164,27 @@ void descend(Loss& loss,
                 slopes[i] = 0;
             }
         }
-        const auto along = [&] {
-            std::vector<double> found = direction(slopes, past);
+        const auto find_allowed_direction = [&] {
+            std::vector<double> allowed = find_direction(slopes, past);
             for (size_t i = 0; i < lower.size(); ++i) {
-                if (at[i] <= lower[i] && (found[i] < 0 || slopes[i] == 0)) {
-                    found[i] = 0;
+                if (at[i] <= lower[i] && (allowed[i] < 0 || slopes[i] == 0)) {
+                    allowed[i] = 0;
                 }
             }
-            return found;
+            return allowed;
         };
-        std::vector<double> d = along();
+        std::vector<double> d = find_allowed_direction();
         double slope = dot(d, slopes);
         if (!(slope < 0) && !past.empty()) {
             past.clear();
-            d = along();
+            d = find_allowed_direction();
             slope = dot(d, slopes);
         }
         if (!(slope < -FLAT * FLAT)) {
             return;
         }
         double length = 1.0;
-        double found = value;
+        double next_value = value;
         bool fell = false;
         for (size_t halving = 0; halving < HALVINGS && !fell; ++halving) {
             next = at;
@@ -196,34 +197,34 @@ void descend(Loss& loss,
                     promised += gradient[i] * (next[i] - at[i]);
                 }
             }
-            found = loss(next, turned);
-            fell = found <= value + SUFFICIENT * promised && promised < 0;
+            next_value = loss(next, turned);
+            fell = next_value <= value + SUFFICIENT * promised && promised < 0;
             if (!fell) {
                 length *=
-                    std::min(0.5, std::max(0.1, -promised / (2 * (found - value - promised))));
+                    std::min(0.5, std::max(0.1, -promised / (2 * (next_value - value - promised))));
             }
         }
         if (!fell) {
             return;
         }
-        Step made{next, turned, 0};
-        add(made.moved, -1.0, at);
-        add(made.turned, -1.0, gradient);
-        made.product = dot(made.moved, made.turned);
-        const double gain = value - found;
+        Step last_step{next, turned, 0};
+        add(last_step.moved, -1.0, at);
+        add(last_step.turned, -1.0, gradient);
+        last_step.product = dot(last_step.moved, last_step.turned);
+        const double gain = value - next_value;
         at.swap(next);
         gradient.swap(turned);
-        value = found;
+        value = next_value;
         if (gain <= tolerance * std::max(1.0, std::abs(value))) {
             return;
         }
-        if (made.product <= 0) {
+        if (last_step.product <= 0) {
             continue;
         }
         if (past.size() == REMEMBERED) {
             past.pop_front();
         }
-        past.push_back(std::move(made));
+        past.push_back(std::move(last_step));
     }
 }
 

@@ -397,8 +397,8 @@ void softmax_rows(const double* scores,
         for (size_t c = 0; c < n_labels; ++c) {
             P[c] /= sum;
         }
-        const auto own = static_cast<size_t>(labels[i]);
-        losses[i] = portable_log(sum) + highest - (row[own] + base[own]);
+        const auto label = static_cast<size_t>(labels[i]);
+        losses[i] = portable_log(sum) + highest - (row[label] + base[label]);
     }
 }
 

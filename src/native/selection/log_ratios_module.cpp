@@ -22,8 +22,8 @@ namespace {
 using Output = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 constexpr int64_t MAX_COUNT = int64_t{1} << 26;  // of all examples: logarithms are kept by count
 
-std::vector<int32_t> labels_of(const Vector<int32_t>& given, size_t n_labels) {
-    std::vector<int32_t> labels = copied<int32_t>(given);
+std::vector<int32_t> copy_labels(const Vector<int32_t>& array, size_t n_labels) {
+    std::vector<int32_t> labels = copy_array(array);
     for (int32_t label : labels) {
         require(label >= 0 && label < static_cast<int64_t>(n_labels),
                 "a label is outside the prior");
@@ -31,8 +31,8 @@ std::vector<int32_t> labels_of(const Vector<int32_t>& given, size_t n_labels) {
     return labels;
 }
 
-std::vector<int32_t> rows_of(const SiteScan& scan, const Vector<int32_t>& given) {
-    std::vector<int32_t> rows = copied<int32_t>(given);
+std::vector<int32_t> copy_rows(const SiteScan& scan, const Vector<int32_t>& array) {
+    std::vector<int32_t> rows = copy_array(array);
     for (int32_t row : rows) {
         require(row >= 0 && row < static_cast<int64_t>(scan.n_all()), "a row is outside the table");
     }
@@ -42,7 +42,7 @@ std::vector<int32_t> rows_of(const SiteScan& scan, const Vector<int32_t>& given)
 // Rows of a scan, with no site yet; those that are left out of their counts must be counted.
 LogRatios of_scan(const SiteScan& scan, const Vector<int32_t>& rows, bool leave_one_out) {
     std::vector<int32_t> labels;
-    for (int32_t row : rows_of(scan, rows)) {
+    for (int32_t row : copy_rows(scan, rows)) {
         require(!leave_one_out || row < static_cast<int64_t>(scan.n()),
                 "a row that is left out is not counted");
         labels.push_back(scan.labels()[static_cast<size_t>(row)]);
@@ -54,22 +54,22 @@ void add_site(LogRatios& ratios,
               const SiteScan& scan,
               const Vector<int32_t>& site,
               const Vector<int32_t>& rows) {
-    const std::vector<int32_t> columns = copied<int32_t>(site);
-    const std::vector<int32_t> own = rows_of(scan, rows);
+    const std::vector<int32_t> columns = copy_array(site);
+    const std::vector<int32_t> own_rows = copy_rows(scan, rows);
     for (int32_t column : columns) {
         require(column >= 0 && column < static_cast<int64_t>(scan.n_columns()),
                 "a column is outside the table");
     }
-    require(own.size() == ratios.n() && scan.n_labels() == ratios.n_labels(),
+    require(own_rows.size() == ratios.n() && scan.n_labels() == ratios.n_labels(),
             "these are other rows");
-    for (size_t i = 0; i < own.size(); ++i) {
-        require(scan.labels()[static_cast<size_t>(own[i])] == ratios.labels()[i] &&
-                    (!ratios.leaves_one_out() || own[i] < static_cast<int64_t>(scan.n())),
+    for (size_t i = 0; i < own_rows.size(); ++i) {
+        require(scan.labels()[static_cast<size_t>(own_rows[i])] == ratios.labels()[i] &&
+                    (!ratios.leaves_one_out() || own_rows[i] < static_cast<int64_t>(scan.n())),
                 "these are other rows");
     }
     require(ratios.table() == scan.table(), "these are rows of another scan");
     const Released released;
-    scan.add_to(ratios, columns, own);
+    scan.add_to(ratios, columns, own_rows);
 }
 
 // Rows of counts that were read from a memory: cells (sites, rows), and the labels and counts of
@@ -91,16 +91,16 @@ LogRatios of_counts(const Matrix<int32_t>& cells,
     require(cells.shape(1) == own_labels.shape(0) && labels.shape(0) == counts.shape(0) &&
                 starts.shape(0) >= 1,
             "arrays do not fit");
-    const std::vector<double> own_prior = copied<double>(prior);
-    const std::vector<double> own_amounts = copied<double>(amounts);
+    const std::vector<double> own_prior = copy_array(prior);
+    const std::vector<double> own_amounts = copy_array(amounts);
     for (double share : own_prior) {
         require(share > 0 && std::isfinite(share), "shares are above zero");
     }
     for (double amount : own_amounts) {
         require(amount > 0 && std::isfinite(amount), "amounts are above zero");
     }
-    const std::vector<int64_t> own_starts = copied<int64_t>(starts);
-    const std::vector<int64_t> own_most = copied<int64_t>(most);
+    const std::vector<int64_t> own_starts = copy_array(starts);
+    const std::vector<int64_t> own_most = copy_array(most);
     int64_t all = 0;
     for (int64_t one : own_most) {
         require(one >= 0 && one <= MAX_COUNT, "there are too many examples");
@@ -109,7 +109,7 @@ LogRatios of_counts(const Matrix<int32_t>& cells,
     require(all <= MAX_COUNT && labels.shape(0) < (size_t{1} << 31), "there are too many examples");
     require(own_starts.front() == 0 && own_starts.back() == static_cast<int64_t>(labels.shape(0)),
             "cells do not fit their entries");
-    const std::vector<int32_t> entry_labels = labels_of(labels, n_labels);
+    const std::vector<int32_t> entry_labels = copy_labels(labels, n_labels);
     for (size_t cell = 0; cell + 1 < own_starts.size(); ++cell) {
         require(
             own_starts[cell] <= own_starts[cell + 1] && own_starts[cell + 1] <= own_starts.back(),
@@ -130,7 +130,7 @@ LogRatios of_counts(const Matrix<int32_t>& cells,
             "a cell is not there");
     }
     auto table = std::make_shared<const RatioTable>(own_prior, own_amounts.data(), own_most);
-    LogRatios ratios(labels_of(own_labels, n_labels), n_labels, std::move(table), leave_one_out);
+    LogRatios ratios(copy_labels(own_labels, n_labels), n_labels, std::move(table), leave_one_out);
     const Released released;
     for (size_t s = 0; s < cells.shape(0); ++s) {
         ratios.add(
@@ -215,9 +215,9 @@ void sums(const LogRatios& ratios,
         for (size_t c = 0; c < K; ++c) {
             residuals[i * K + c] = -probabilities.data()[i * K + c];
         }
-        const auto own = static_cast<size_t>(ratios.labels()[i]);
-        if (K > 1 || own == 1) {
-            residuals[i * K + (K > 1 ? own : 0)] += 1.0;
+        const auto label = static_cast<size_t>(ratios.labels()[i]);
+        if (K > 1 || label == 1) {
+            residuals[i * K + (K > 1 ? label : 0)] += 1.0;
         }
     }
     ratios.gradient(sites, residuals.data(), from, to, false, gradient.data());
@@ -237,9 +237,9 @@ WeightLoss make_loss(const LogRatios& ratios,
     require(std::isfinite(strength) && strength > 0, "the ridge is above zero");
     return WeightLoss(ratios,
                       start.shape(0) / AMOUNTS,
-                      copied<double>(base),
-                      copied<double>(shares),
-                      copied<double>(start),
+                      copy_array(base),
+                      copy_array(shares),
+                      copy_array(start),
                       strength,
                       by_label);
 }
@@ -252,12 +252,12 @@ double loss(const LogRatios& ratios,
             bool by_label,
             const Vector<double>& at,
             Output gradient) {
-    WeightLoss made = make_loss(ratios, base, shares, start, strength, by_label);
-    require(at.size() == made.size(), "weights of other sites or labels");
+    WeightLoss weight_loss = make_loss(ratios, base, shares, start, strength, by_label);
+    require(at.size() == weight_loss.size(), "weights of other sites or labels");
     require_room(gradient, at.size());
-    std::vector<double> found(at.size());
-    const double value = made(copied<double>(at), found);
-    std::copy(found.begin(), found.end(), gradient.data());
+    std::vector<double> own_gradient(at.size());
+    const double value = weight_loss(copy_array(at), own_gradient);
+    std::copy(own_gradient.begin(), own_gradient.end(), gradient.data());
     return value;
 }
 
@@ -270,13 +270,13 @@ void fit(const LogRatios& ratios,
          int64_t steps,
          double tolerance,
          Output at) {
-    WeightLoss made = make_loss(ratios, base, shares, start, strength, by_label);
-    require_room(at, made.size());
+    WeightLoss weight_loss = make_loss(ratios, base, shares, start, strength, by_label);
+    require_room(at, weight_loss.size());
     require(steps >= 0, "steps are counted from zero");
-    std::vector<double> found(at.data(), at.data() + at.size());
+    std::vector<double> weights(at.data(), at.data() + at.size());
     const Released released;
-    descend(made, found, static_cast<size_t>(steps), tolerance);
-    std::copy(found.begin(), found.end(), at.data());
+    descend(weight_loss, weights, static_cast<size_t>(steps), tolerance);
+    std::copy(weights.begin(), weights.end(), at.data());
 }
 
 bool solve(const Matrix<double>& a, double ridge, const Matrix<double>& b, Output x) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "../hashes.hpp"
+
 namespace hammemo {
 namespace {
 
@@ -46,7 +48,7 @@ private:
             if (key < 0) {
                 continue;
             }
-            size_t slot = (static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u) >> (64 - bits);
+            size_t slot = (static_cast<uint64_t>(key) * GOLDEN_STEP) >> (64 - bits);
             while (numbers_[slot] >= 0 && held_[slot] != key) {
                 slot = (slot + 1) & mask;
             }
@@ -171,11 +173,11 @@ void SiteScan::sort_by(const std::vector<int32_t>& site,
 size_t SiteScan::cells(const std::vector<int32_t>& site, int32_t* out) const {
     Scratch scratch;
     const size_t cells = join(site, n_all(), scratch);
-    const size_t found = scratch.renumbering.apply(scratch.keys, static_cast<int64_t>(cells));
+    const size_t n_cells = scratch.renumbering.apply(scratch.keys, static_cast<int64_t>(cells));
     for (size_t i = 0; i < n_all(); ++i) {
         out[i] = static_cast<int32_t>(scratch.keys[i]);
     }
-    return found;
+    return n_cells;
 }
 
 void SiteScan::add_to(LogRatios& ratios,

@@ -32,10 +32,10 @@ SiteScan make_scan(const Matrix<int32_t>& codes,
     require(prior.shape(0) >= 2 && amounts.shape(0) == AMOUNTS,
             "two labels at least, and three amounts of smoothing");
     std::vector<int32_t> own(codes.data(), codes.data() + codes.size());
-    std::vector<int32_t> own_sizes = copied<int32_t>(sizes);
-    std::vector<int32_t> own_labels = copied<int32_t>(labels);
-    std::vector<double> own_prior = copied<double>(prior);
-    std::vector<double> own_amounts = copied<double>(amounts);
+    std::vector<int32_t> own_sizes = copy_array(sizes);
+    std::vector<int32_t> own_labels = copy_array(labels);
+    std::vector<double> own_prior = copy_array(prior);
+    std::vector<double> own_amounts = copy_array(amounts);
     for (int32_t size : own_sizes) {
         require(size >= 1, "a column has one value at least");
     }
@@ -78,7 +78,7 @@ void scan_sums(const SiteScan& scan,
     require(gradients.size() == sites.shape(0) * AMOUNTS &&
                 curvatures.size() == gradients.size() * AMOUNTS,
             "one result a site");
-    const std::vector<int32_t> own_rows = copied<int32_t>(rows);
+    const std::vector<int32_t> own_rows = copy_array(rows);
     for (int32_t row : own_rows) {
         require(row >= 0 && row < static_cast<int64_t>(scan.n()), "a row is outside the table");
     }
@@ -95,12 +95,12 @@ void scan_sums(const SiteScan& scan,
         require(!site.empty(), "a site has one column at least");
     }
     const Released released;
-    const std::vector<SiteSums> found = site_sums(scan, own_sites, own_rows, probabilities.data());
-    for (size_t i = 0; i < found.size(); ++i) {
-        const double* p = found[i].products;
+    const std::vector<SiteSums> sums = site_sums(scan, own_sites, own_rows, probabilities.data());
+    for (size_t i = 0; i < sums.size(); ++i) {
+        const double* p = sums[i].products;
         const double square[AMOUNTS * AMOUNTS] = {
             p[0], p[3], p[5], p[3], p[1], p[4], p[5], p[4], p[2]};
-        std::copy(found[i].gradient, found[i].gradient + AMOUNTS, gradients.data() + i * AMOUNTS);
+        std::copy(sums[i].gradient, sums[i].gradient + AMOUNTS, gradients.data() + i * AMOUNTS);
         std::copy(square, square + AMOUNTS * AMOUNTS, curvatures.data() + i * AMOUNTS * AMOUNTS);
     }
 }
@@ -110,7 +110,7 @@ int64_t scan_cells(const SiteScan& scan,
                    nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {
     require_aligned(out);
     require(out.size() == scan.n_all(), "one cell an example");
-    const std::vector<int32_t> columns = copied<int32_t>(site);
+    const std::vector<int32_t> columns = copy_array(site);
     for (int32_t column : columns) {
         require(column >= 0 && column < static_cast<int64_t>(scan.n_columns()),
                 "a column is outside the table");

@@ -138,22 +138,22 @@ private:
         if (zeros + ones < 2) {
             return;
         }
-        for (int own = 0; own < 2; ++own) {
-            const int32_t tested = tests_in(cell.counted[own]);
+        for (int label = 0; label < 2; ++label) {
+            const int32_t tested = tests_in(cell.counted[label]);
             if (!tested) {
                 continue;
             }
-            const double* zero = scan_.table()->of(0, zeros - (own == 0));
-            const double* one = scan_.table()->of(1, ones - (own == 1));
+            const double* zero = scan_.table()->of(0, zeros - (label == 0));
+            const double* one = scan_.table()->of(1, ones - (label == 1));
             double x[AMOUNTS];
             for (size_t j = 0; j < AMOUNTS; ++j) {
                 x[j] = one[j] - zero[j];
             }
-            const double residual = (own ? tested : 0) - cell.said[own][0];
+            const double residual = (label ? tested : 0) - cell.said[label][0];
             for (size_t j = 0; j < AMOUNTS; ++j) {
                 out.gradient[j] += residual * x[j];
             }
-            add_products(cell.said[own][1], x, out.products);
+            add_products(cell.said[label][1], x, out.products);
         }
     }
 

@@ -32,10 +32,10 @@ HAMMEMO_INLINE void add_products(const double* rows, size_t n, size_t stride, do
                 }
             }
             for (size_t i = 0; i < TILE; ++i) {
-                double found[2 * LANES];
-                std::memcpy(found, total[i], sizeof found);
+                double lanes[2 * LANES];
+                std::memcpy(lanes, total[i], sizeof lanes);
                 for (size_t j = 0; j < 2 * LANES; ++j) {
-                    sums[(f + i) * stride + e + j] += found[j];
+                    sums[(f + i) * stride + e + j] += lanes[j];
                 }
             }
         }

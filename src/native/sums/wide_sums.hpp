@@ -62,12 +62,12 @@ inline WideSum split(Word128 sum) {
     return {static_cast<uint64_t>(sum), static_cast<int64_t>(static_cast<uint64_t>(sum >> 64))};
 }
 
-inline Word128 joined(WideSum sum) {
+inline Word128 join(WideSum sum) {
     return static_cast<Word128>(static_cast<uint64_t>(sum.high)) << 64 | sum.low;
 }
 
 inline WideSum add(WideSum left, WideSum right) {
-    return split(joined(left) + joined(right));
+    return split(join(left) + join(right));
 }
 
 inline WideSum multiply(int64_t left, int64_t right) {
@@ -89,9 +89,9 @@ inline double as_double(WideSum sum) {
     const WideSum size = is_negative ? negate_portably(sum) : sum;
     auto high = static_cast<uint64_t>(size.high);
     uint64_t low = size.low;
-    double found = 0;
+    double nearest = 0;
     if (high == 0) {
-        found = static_cast<double>(low);
+        nearest = static_cast<double>(low);
     } else {
         // The highest 64 bits, whose last one says whether any bit below them is set.
         int shift = 64;
@@ -100,9 +100,9 @@ inline double as_double(WideSum sum) {
             low <<= 1;
             --shift;
         }
-        found = std::ldexp(static_cast<double>(high | (low != 0)), shift);
+        nearest = std::ldexp(static_cast<double>(high | (low != 0)), shift);
     }
-    return is_negative ? -found : found;
+    return is_negative ? -nearest : nearest;
 }
 
 // Sums of 128 bits as Python holds them: all low words, then all high words.

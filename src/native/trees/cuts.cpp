@@ -41,9 +41,9 @@ struct Range {
 
 }  // namespace
 
-void halve(const CountedValues& column, const CutRules& rules, size_t most, double* found) {
+void halve(const CountedValues& column, const CutRules& rules, size_t most, double* cuts) {
     const auto rows_before = [&](size_t value) { return value ? column.upto[value - 1] : 0; };
-    const auto reaching = [&](int64_t rows) {
+    const auto find_value = [&](int64_t rows) {
         return static_cast<size_t>(std::lower_bound(column.upto, column.upto + column.n, rows) -
                                    column.upto);
     };
@@ -57,10 +57,10 @@ void halve(const CountedValues& column, const CutRules& rules, size_t most, doub
             continue;
         }
         const auto rows = static_cast<double>(whole);
-        size_t first = reaching(
+        size_t first = find_value(
             base + std::max<int64_t>(
                        static_cast<int64_t>((0.5 - rules.band) * rows) - rules.band_rows, 1));
-        const size_t last = reaching(
+        const size_t last = find_value(
             base +
             std::min(static_cast<int64_t>((0.5 + rules.band) * rows) + rules.band_rows, whole));
         const int64_t before = rows_before(first) - base;
@@ -78,7 +78,7 @@ void halve(const CountedValues& column, const CutRules& rules, size_t most, doub
         const int64_t place =
             std::min(std::max((range.first + range.last) / 2, std::min(of_left, of_right)),
                      std::max(of_left, of_right));
-        found[place] = cut;
+        cuts[place] = cut;
         open.push_back({range.low, middle, range.first, place});
         open.push_back({middle, range.high, place + 1, range.last});
     }

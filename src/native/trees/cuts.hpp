@@ -21,6 +21,6 @@ struct CutRules {
 };
 
 // Writes the cuts to their places among `most`; the other places keep what they hold.
-void halve(const CountedValues& column, const CutRules& rules, size_t most, double* found);
+void halve(const CountedValues& column, const CutRules& rules, size_t most, double* cuts);
 
 }  // namespace hammemo

@@ -15,7 +15,7 @@ void TreeFeatures::write(float* out) const {
     for (size_t i = 0; i < n_rows; ++i) {
         std::fill(sums.begin(), sums.end(), 0.0);
         std::fill(seen.begin(), seen.end(), 0);
-        const auto own = static_cast<size_t>(labels[i]);
+        const auto own_label = static_cast<size_t>(labels[i]);
         for (size_t tree = 0; tree < n_trees; ++tree) {
             if (!is_out[i * n_trees + tree]) {
                 continue;
@@ -24,19 +24,19 @@ void TreeFeatures::write(float* out) const {
             ++seen[kind];
             for (size_t level = 0; level < n_levels; ++level) {
                 const auto node = static_cast<size_t>(leaves[i * n_trees + tree]);
-                const int64_t* held =
+                const int64_t* label_counts =
                     counts + static_cast<size_t>(cells[level * n_nodes + node]) * n_labels;
                 int64_t total = 0;
                 for (size_t c = 0; c < n_labels; ++c) {
-                    total += held[c];
+                    total += label_counts[c];
                 }
-                total -= held[own] > 0;
+                total -= label_counts[own_label] > 0;
                 const double* of_total = total_logs + static_cast<size_t>(total) * n_amounts;
                 double* sum = sums.data() + (kind * per_kind + level * n_amounts) * n_labels;
                 for (size_t c = 0; c < n_labels; ++c) {
-                    const int64_t count = held[c] - (c == own && held[c] > 0);
+                    const int64_t count = label_counts[c] - (c == own_label && label_counts[c] > 0);
                     const double* of_label =
-                        (c == own ? own_logs : label_logs) +
+                        (c == own_label ? own_logs : label_logs) +
                         static_cast<size_t>(label_starts[c] + count) * n_amounts;
                     for (size_t j = 0; j < n_amounts; ++j) {
                         sum[j * n_labels + c] += of_label[j] - of_total[j];

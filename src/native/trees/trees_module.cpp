@@ -22,16 +22,6 @@ using namespace hammemo;
 
 namespace {
 
-template <class T>
-using Result = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <class T>
-Result<T> handed_over(std::vector<T> values) {
-    auto* held = new std::vector<T>(std::move(values));
-    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return Result<T>(held->data(), {held->size()}, owner);
-}
-
 void write_copies(const Vector<uint64_t>& words,
                   const Vector<int64_t>& counts,
                   uint64_t tree,
@@ -45,16 +35,16 @@ void write_copies(const Vector<uint64_t>& words,
     draw_copies(words.data(), counts.data(), words.shape(0), tree, out.data());
 }
 
-// found: one place for each cut.
+// cuts: one place for each of them.
 void write_cuts(const Vector<double>& values,
                 const Vector<int64_t>& upto,
                 int64_t least,
                 double band,
                 int64_t band_rows,
-                nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> found) {
+                nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> cuts) {
     require_aligned(values);
     require_aligned(upto);
-    require_aligned(found);
+    require_aligned(cuts);
     require(values.shape(0) == upto.shape(0), "one sum of rows for each value");
     require(least > 0 && band >= 0 && band < 0.5 && band_rows >= 0,
             "a range needs rows, and a band around its middle");
@@ -68,23 +58,25 @@ void write_cuts(const Vector<double>& values,
             "sums of rows must ascend");
     }
     const Released released;
-    halve(column, {least, band, band_rows}, found.shape(0), found.data());
+    halve(column, {least, band, band_rows}, cuts.shape(0), cuts.data());
 }
 
-using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
+template <class T>
+using Result = nb::ndarray<nb::numpy, T>;
+using TreeArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
 
 // codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
-GrownArrays grown_tree(const Matrix<uint8_t>& codes,
-                       const Vector<uint8_t>& names,
-                       const Vector<int32_t>& targets,
-                       const Vector<int32_t>& weights,
-                       const Vector<int32_t>& bag,
-                       size_t n_labels,
-                       int64_t min_weight,
-                       size_t max_columns,
-                       bool random_split,
-                       uint64_t seed,
-                       const Vector<uint64_t>& words) {
+TreeArrays grow_checked_tree(const Matrix<uint8_t>& codes,
+                             const Vector<uint8_t>& names,
+                             const Vector<int32_t>& targets,
+                             const Vector<int32_t>& weights,
+                             const Vector<int32_t>& bag,
+                             size_t n_labels,
+                             int64_t min_weight,
+                             size_t max_columns,
+                             bool random_split,
+                             uint64_t seed,
+                             const Vector<uint64_t>& words) {
     require(codes.shape(0) == names.shape(0) && codes.shape(1) == targets.shape(0),
             "one code for each column and row");
     require(weights.shape(0) == targets.shape(0) && words.shape(0) == targets.shape(0),
@@ -95,10 +87,10 @@ GrownArrays grown_tree(const Matrix<uint8_t>& codes,
     require(bag.shape(0) > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
     require_aligned(targets);
     require_aligned(weights);
-    const std::vector<uint64_t> own_words = copied<uint64_t>(words);
-    std::vector<int32_t> own_bag = copied<int32_t>(bag);
-    std::vector<int32_t> own_targets = copied<int32_t>(targets);
-    std::vector<int32_t> own_weights = copied<int32_t>(weights);
+    const std::vector<uint64_t> own_words = copy_array(words);
+    std::vector<int32_t> own_bag = copy_array(bag);
+    std::vector<int32_t> own_targets = copy_array(targets);
+    std::vector<int32_t> own_weights = copy_array(weights);
     int64_t total = 0;
     for (int32_t row : own_bag) {
         require(row >= 0 && static_cast<size_t>(row) < own_targets.size(),
@@ -127,10 +119,10 @@ GrownArrays grown_tree(const Matrix<uint8_t>& codes,
         const Released released;
         tree = grow_tree(rows, std::move(own_bag), rules);
     }
-    return {handed_over(std::move(tree.column)),
-            handed_over(std::move(tree.step)),
-            handed_over(std::move(tree.right)),
-            handed_over(std::move(tree.weight))};
+    return {hand_over(std::move(tree.column)),
+            hand_over(std::move(tree.step)),
+            hand_over(std::move(tree.right)),
+            hand_over(std::move(tree.weight))};
 }
 
 // Trees that were checked once, with copies of their arrays.
@@ -141,11 +133,11 @@ public:
                   const Vector<int32_t>& right,
                   const Vector<int64_t>& starts,
                   const Vector<uint8_t>& names)
-        : walked_(checked(copied<int32_t>(column),
-                          copied<uint8_t>(step),
-                          copied<int32_t>(right),
-                          copied<int64_t>(starts),
-                          copied<uint8_t>(names))),
+        : walked_(walk_checked(copy_array(column),
+                               copy_array(step),
+                               copy_array(right),
+                               copy_array(starts),
+                               copy_array(names))),
           is_leaf_(column.shape(0)) {
         for (size_t i = 0; i < is_leaf_.size(); ++i) {
             is_leaf_[i] = column.data()[i] == LEAF;
@@ -166,25 +158,26 @@ public:
     // rows: for each node, which row of values a leaf has. values: (rows, labels).
     TreeScores with_scores(const Vector<int32_t>& rows, const Matrix<double>& values) const {
         require_aligned(values);
-        std::vector<int32_t> own = copied<int32_t>(rows);
-        require(own.size() == is_leaf_.size() && values.shape(1) > 0,
+        std::vector<int32_t> own_rows = copy_array(rows);
+        require(own_rows.size() == is_leaf_.size() && values.shape(1) > 0,
                 "one row for each node, and one label at least");
-        for (size_t i = 0; i < own.size(); ++i) {
-            require(!is_leaf_[i] || (own[i] >= 0 && static_cast<size_t>(own[i]) < values.shape(0)),
+        for (size_t i = 0; i < own_rows.size(); ++i) {
+            require(!is_leaf_[i] ||
+                        (own_rows[i] >= 0 && static_cast<size_t>(own_rows[i]) < values.shape(0)),
                     "a leaf has no values");
         }
         return {walked_,
-                std::move(own),
+                std::move(own_rows),
                 {values.data(), values.data() + values.size()},
                 values.shape(1)};
     }
 
 private:
-    static WalkedForest checked(const std::vector<int32_t>& column,
-                                const std::vector<uint8_t>& step,
-                                const std::vector<int32_t>& right,
-                                const std::vector<int64_t>& starts,
-                                const std::vector<uint8_t>& names) {
+    static WalkedForest walk_checked(const std::vector<int32_t>& column,
+                                     const std::vector<uint8_t>& step,
+                                     const std::vector<int32_t>& right,
+                                     const std::vector<int64_t>& starts,
+                                     const std::vector<uint8_t>& names) {
         require(step.size() == column.size() && right.size() == column.size(),
                 "one step and child for each node");
         require(!starts.empty() && starts.front() == 0 &&
@@ -198,12 +191,12 @@ private:
             require(first >= 0 && first < last && last <= static_cast<int64_t>(column.size()),
                     "a tree has one node at least");
             for (int64_t i = first; i < last; ++i) {
-                const int32_t of = column[static_cast<size_t>(i)];
-                if (of == LEAF) {
+                const int32_t split_column = column[static_cast<size_t>(i)];
+                if (split_column == LEAF) {
                     continue;
                 }
                 const int64_t child = right[static_cast<size_t>(i)];
-                require(of >= 0 && static_cast<size_t>(of) < names.size(),
+                require(split_column >= 0 && static_cast<size_t>(split_column) < names.size(),
                         "a column is outside the table");
                 require(child > i - first && child < last - first && i + 1 < last,
                         "children come behind their parent");
@@ -230,14 +223,16 @@ CheckedForest make_forest(const Vector<int32_t>& column,
     return {column, step, right, starts, names};
 }
 
-std::vector<int64_t> checked_starts(const Vector<int64_t>& starts, size_t n, size_t end) {
-    std::vector<int64_t> own = copied<int64_t>(starts);
-    require(own.size() == n + 1 && own.front() == 0 && own.back() == static_cast<int64_t>(end),
+std::vector<int64_t> copy_starts(const Vector<int64_t>& starts, size_t n, size_t end) {
+    std::vector<int64_t> own_starts = copy_array(starts);
+    require(own_starts.size() == n + 1 && own_starts.front() == 0 &&
+                own_starts.back() == static_cast<int64_t>(end),
             "columns must cover all cuts");
     for (size_t i = 0; i < n; ++i) {
-        require(own[i] <= own[i + 1] && own[i + 1] - own[i] < 255, "a column has too many cuts");
+        require(own_starts[i] <= own_starts[i + 1] && own_starts[i + 1] - own_starts[i] < 255,
+                "a column has too many cuts");
     }
-    return own;
+    return own_starts;
 }
 
 StepCoder make_coder(const Vector<double>& cuts,
@@ -250,17 +245,17 @@ StepCoder make_coder(const Vector<double>& cuts,
     require(cut_starts.shape(0) > 0 && pairs.shape(1) == 2 && n_names < (size_t{1} << 31),
             "pairs are of two columns");
     const size_t n_ordered = cut_starts.shape(0) - 1;
-    std::vector<int64_t> own(pairs.data(), pairs.data() + pairs.size());
-    for (int64_t column : own) {
+    std::vector<int64_t> own_pairs(pairs.data(), pairs.data() + pairs.size());
+    for (int64_t column : own_pairs) {
         require(column >= 0 && static_cast<size_t>(column) < n_ordered,
                 "a column is outside the table");
     }
-    return {copied<double>(cuts),
-            checked_starts(cut_starts, n_ordered, cuts.shape(0)),
+    return {copy_array(cuts),
+            copy_starts(cut_starts, n_ordered, cuts.shape(0)),
             n_names,
-            std::move(own),
-            copied<int64_t>(pair_cuts),
-            checked_starts(pair_starts, pairs.shape(0), pair_cuts.shape(0))};
+            std::move(own_pairs),
+            copy_array(pair_cuts),
+            copy_starts(pair_starts, pairs.shape(0), pair_cuts.shape(0))};
 }
 
 // Writes codes: (rows, columns).
@@ -314,9 +309,9 @@ void write_features(const Matrix<int32_t>& leaves,
     const size_t n_trees = leaves.shape(1);
     const size_t n_labels = counts.shape(1);
     const size_t n_amounts = label_logs.shape(1);
-    const std::vector<int32_t> own_labels = copied<int32_t>(labels);
-    const std::vector<int32_t> own_kinds = copied<int32_t>(kinds);
-    const std::vector<int64_t> own_starts = copied<int64_t>(label_starts);
+    const std::vector<int32_t> own_labels = copy_array(labels);
+    const std::vector<int32_t> own_kinds = copy_array(kinds);
+    const std::vector<int64_t> own_starts = copy_array(label_starts);
     require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_labels.size() == n,
             "one label and one bag for each row");
     require(own_kinds.size() == n_trees && own_starts.size() == n_labels && n_labels > 0,
@@ -390,12 +385,12 @@ void write_number_features(const Matrix<int32_t>& leaves,
     require_aligned(leaves);
     require_aligned(cells);
     require_aligned(out);
-    const std::vector<int64_t> own_counts = copied<int64_t>(counts);
-    const std::vector<int64_t> own_numbers = copied<int64_t>(numbers);
+    const std::vector<int64_t> own_counts = copy_array(counts);
+    const std::vector<int64_t> own_numbers = copy_array(numbers);
     std::vector<int64_t> own_sums;
     std::vector<uint64_t> own_words;
     if (const auto* narrow = std::get_if<Vector<int64_t>>(&sums)) {
-        own_sums = copied<int64_t>(*narrow);
+        own_sums = copy_array(*narrow);
         require(own_sums.size() == own_counts.size(), "one count and one sum for each cell");
     } else {
         const auto& wide = std::get<Matrix<uint64_t>>(sums);
@@ -404,7 +399,7 @@ void write_number_features(const Matrix<int32_t>& leaves,
                 "one count and two words of a sum for each cell");
         own_words.assign(wide.data(), wide.data() + wide.size());
     }
-    const std::vector<double> own_amounts = copied<double>(amounts);
+    const std::vector<double> own_amounts = copy_array(amounts);
     const size_t n = leaves.shape(0);
     const size_t n_trees = leaves.shape(1);
     const size_t per_kind = cells.shape(0) * own_amounts.size();
@@ -460,9 +455,9 @@ void bind_trees(nb::module_& m) {
           nb::arg("least"),
           nb::arg("band"),
           nb::arg("band_rows"),
-          nb::arg("found").noconvert());
+          nb::arg("cuts").noconvert());
     m.def("grow_tree",
-          &grown_tree,
+          &grow_checked_tree,
           nb::arg("codes").noconvert(),
           nb::arg("names").noconvert(),
           nb::arg("targets").noconvert(),

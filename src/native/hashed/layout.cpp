@@ -70,36 +70,38 @@ bool Finder::place(size_t slots) {
     words_.assign(slots, sorted_[0]);
     numbers_.assign(slots, sorted_numbers_[0]);
     displacements_.assign(groups, 0);
-    std::vector<bool> taken(slots, false);
-    std::vector<uint32_t> chosen;
+    std::vector<bool> is_taken(slots, false);
+    std::vector<uint32_t> slots_of_group;
     for (const uint32_t group : order) {
         const uint32_t* first = members.data() + starts[group];
         const uint32_t* last = members.data() + starts[group + 1];
-        bool placed = first == last;
-        for (uint64_t attempt = 0; !placed && attempt < 65536; ++attempt) {
-            const uint64_t displacement = attempt * 0x9E3779B97F4A7C15ull;
-            chosen.clear();
-            placed = true;
+        bool is_placed = first == last;
+        for (uint64_t attempt = 0; !is_placed && attempt < 65536; ++attempt) {
+            const uint64_t displacement = attempt * GOLDEN_STEP;
+            slots_of_group.clear();
+            is_placed = true;
             for (const uint32_t* i = first; i < last; ++i) {
                 const uint32_t slot =
                     FinderView::slot_of(sorted_[*i], displacement, static_cast<uint32_t>(slots));
-                if (taken[slot] || std::find(chosen.begin(), chosen.end(), slot) != chosen.end()) {
-                    placed = false;
+                if (is_taken[slot] ||
+                    std::find(slots_of_group.begin(), slots_of_group.end(), slot) !=
+                        slots_of_group.end()) {
+                    is_placed = false;
                     break;
                 }
-                chosen.push_back(slot);
+                slots_of_group.push_back(slot);
             }
-            if (!placed) {
+            if (!is_placed) {
                 continue;
             }
             displacements_[group] = displacement;
-            for (size_t j = 0; j < chosen.size(); ++j) {
-                taken[chosen[j]] = true;
-                words_[chosen[j]] = sorted_[first[j]];
-                numbers_[chosen[j]] = sorted_numbers_[first[j]];
+            for (size_t j = 0; j < slots_of_group.size(); ++j) {
+                is_taken[slots_of_group[j]] = true;
+                words_[slots_of_group[j]] = sorted_[first[j]];
+                numbers_[slots_of_group[j]] = sorted_numbers_[first[j]];
             }
         }
-        if (!placed) {
+        if (!is_placed) {
             return false;
         }
     }
@@ -165,8 +167,8 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
                             const std::vector<uint64_t>& tuple_seeds,
                             const std::vector<uint32_t>& groups,
                             const std::vector<uint32_t>& buckets) {
-    std::vector<bool> of_tuples(reserved_.hashes.size(), false);
-    std::vector<bool> compared(view_.h, false);
+    std::vector<bool> has_tuples(reserved_.hashes.size(), false);
+    std::vector<bool> is_compared(view_.h, false);
     used_alone_.assign(view_.h, 0);
     uint64_t next_row = 0;
     for (size_t k = 0; k < positions.size(); ++k) {
@@ -174,7 +176,7 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
         require(buckets[k] > 0, "at least one bucket is needed");
         for (const uint32_t position : positions[k]) {
             require(position < view_.h, "a site names a position outside the context");
-            compared[position] = true;
+            is_compared[position] = true;
         }
         const auto& entries = reserved_.entries[groups[k]];
         const size_t n_own = reserved_.hashes[groups[k]].size();
@@ -182,7 +184,7 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
         require(length == 1 || entries.size() == n_own * length,
                 "a reserved tuple has one entry for each position");
         if (length > 1) {
-            of_tuples[groups[k]] = true;
+            has_tuples[groups[k]] = true;
         } else {
             used_alone_[positions[k][0]] = 1;
             view_.any_alone = true;
@@ -203,13 +205,14 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
         require(next_row < UINT32_MAX, "the tables have too many rows");
     }
     for (uint32_t r = 0; r < view_.h; ++r) {
-        if (compared[r]) {
+        if (is_compared[r]) {
             used_.push_back(r);
         }
     }
     for (size_t group = 0; group < reserved_.hashes.size(); ++group) {
         require_ascending(reserved_.hashes[group]);
-        finders_.emplace_back(of_tuples[group] ? reserved_.hashes[group] : std::vector<uint64_t>{});
+        finders_.emplace_back(has_tuples[group] ? reserved_.hashes[group]
+                                                : std::vector<uint64_t>{});
     }
     view_.empty_row = static_cast<uint32_t>(next_row);
     view_.sites = sites_.data();
@@ -234,12 +237,12 @@ void LayoutOwner::add_tokens() {
         }
     }
     view_.n_places = static_cast<uint32_t>(rows.size());
-    bool mapped = false;
+    bool is_mapped = false;
     for (size_t place = 0; place < rows.size(); ++place) {
-        mapped |= rows[place] != place;
+        is_mapped |= rows[place] != place;
         single_words_.push_back(rows[place] == MISSING ? MISSING_WORD : uint64_t{rows[place]} << 1);
     }
-    view_.single_words = mapped ? single_words_.data() : nullptr;
+    view_.single_words = is_mapped ? single_words_.data() : nullptr;
     const auto& checks = reserved_.token_checks;
     require(checks.empty() || checks.size() == 2 * reserved_.token_places.size(),
             "two words confirm a token");
@@ -314,7 +317,7 @@ void LayoutOwner::add_blocks() {
     }
     for (uint64_t token = 0; token < MEMO; ++token) {
         const uint64_t hash = view_.integer_hash(token);
-        memo_.push_back(view_.confirmed(view_.tokens.locate(hash), hash, token));
+        memo_.push_back(view_.confirm_token(view_.tokens.locate(hash), hash, token));
     }
     view_.memo = memo_.data();
     view_.memo_size = memo_.size();

@@ -59,12 +59,12 @@ public:
     size_t nbytes() const { return bytes_.size(); }
 
 private:
-    template <class Row, class Given>
-    bool fill(const Given* given);
+    template <class Row, class Input>
+    bool fill(const Input* numbers);
     template <class Row>
-    Row* copied_from(const Table& before);
+    Row* copy_from(const Table& before);
     template <class Row>
-    void replace(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* given);
+    void replace(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* numbers);
     template <class MakeUse>
     void each(const Source& source, size_t m, unsigned threads, const MakeUse& make_use) const;
     double context_score(const BlockRows& rows, size_t i, uint32_t column) const;

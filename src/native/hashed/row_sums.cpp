@@ -7,36 +7,37 @@ constexpr int FRACTION_BITS = 2;
 
 // Counts are below 2^53, but the caller's arrays may change at any time: what is not so wraps
 // around, and is not undefined.
-int64_t shifted(int64_t value, int bits) {
+int64_t shift_left(int64_t value, int bits) {
     return static_cast<int64_t>(static_cast<uint64_t>(value) << bits);
 }
-int64_t plus(int64_t a, int64_t b) {
+int64_t add_wrapping(int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
-int64_t minus(int64_t a, int64_t b) {
+int64_t subtract_wrapping(int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
 
 // The quotient rounded down; `by` is above zero.
-int64_t floor_divided(int64_t value, int64_t by) {
+int64_t divide_down(int64_t value, int64_t by) {
     const int64_t quotient = value / by;
     return value % by < 0 ? quotient - 1 : quotient;
 }
 
 // A bucket's count, centred by the label's sum over all buckets, to the nearest unit of fixed
 // point, halves up.
-int64_t centred(int64_t count, int64_t sum, int64_t buckets) {
+int64_t centre(int64_t count, int64_t sum, int64_t buckets) {
     if (buckets == 1) {
         return 0;
     }
     const int64_t others = buckets - 1;
-    const int64_t doubled = shifted(minus(count, sum), FRACTION_BITS + 1);
-    return plus(shifted(count, FRACTION_BITS), floor_divided(plus(doubled, others), 2 * others));
+    const int64_t doubled = shift_left(subtract_wrapping(count, sum), FRACTION_BITS + 1);
+    return add_wrapping(shift_left(count, FRACTION_BITS),
+                        divide_down(add_wrapping(doubled, others), 2 * others));
 }
 
 }  // namespace
 
-void centred_sums(const LayoutView& layout, const RawRows& raw, double scale, double* out) {
+void sum_centred(const LayoutView& layout, const RawRows& raw, double scale, double* out) {
     const size_t n_sites = layout.n_sites;
     const size_t n_labels = raw.n_labels;
     for (size_t q = 0; q < raw.m; ++q) {
@@ -48,8 +49,8 @@ void centred_sums(const LayoutView& layout, const RawRows& raw, double scale, do
             const bool is_bucket = raw.rows[q * n_sites + k] >= int64_t{site.n_own};
             const double weight = raw.weights[k];
             for (size_t c = 0; c < n_labels; ++c) {
-                const int64_t value = is_bucket ? centred(counts[c], shared[c], site.buckets)
-                                                : shifted(counts[c], FRACTION_BITS);
+                const int64_t value = is_bucket ? centre(counts[c], shared[c], site.buckets)
+                                                : shift_left(counts[c], FRACTION_BITS);
                 const double term = weight * static_cast<double>(value);
                 sums[c] = k ? sums[c] + term : term;
             }

@@ -60,12 +60,12 @@ void hash(const IntegerHash& integer_hash,
     hash_in_place(integer_hash, hashes, end - begin);
 }
 
-void known_tokens(const LayoutView& layout,
-                  const Source& source,
-                  size_t first,
-                  size_t stride,
-                  size_t n,
-                  const Tokens& out) {
+void look_up_ranks(const LayoutView& layout,
+                   const Source& source,
+                   size_t first,
+                   size_t stride,
+                   size_t n,
+                   const Tokens& out) {
     const int64_t* ranks = static_cast<const int64_t*>(source.data) + first;
     for (size_t i = 0; i < n; ++i) {
         // -1 is above every bound.
@@ -89,7 +89,7 @@ void tokens(const LayoutView& layout,
             bool alone,
             const Tokens& out) {
     if (source.kind == Source::RANKS) {
-        return known_tokens(layout, source, first, stride, n, out);
+        return look_up_ranks(layout, source, first, stride, n, out);
     }
     load_integers(source, first, stride, n, out.hashes, out.present);
     if (layout.checks) {
@@ -106,7 +106,7 @@ void tokens(const LayoutView& layout,
     }
     locate(layout.tokens, out.hashes, out.present, n, out.words);
     for (size_t i = 0; i < n; ++i) {
-        out.words[i] = layout.confirmed(out.words[i], out.hashes[i], out.values[i]);
+        out.words[i] = layout.confirm_token(out.words[i], out.hashes[i], out.values[i]);
     }
 }
 
@@ -151,7 +151,7 @@ void confirm(const LayoutView& layout,
              const Site& site,
              const uint64_t* entries,
              uint32_t compared,
-             const uint64_t* held,
+             const uint64_t* identities,
              size_t step,
              size_t n,
              const Features& features) {
@@ -165,7 +165,7 @@ void confirm(const LayoutView& layout,
         differs[i] = 0;
     });
     for (uint32_t j = 0; j < compared; ++j) {
-        const uint64_t* at = held + layout.positions[site.first_position + j] * step;
+        const uint64_t* at = identities + layout.positions[site.first_position + j] * step;
         for_each(n, [&](size_t i) { differs[i] |= entries[index[i] + j] ^ at[i]; });
     }
     for_each(n, [&](size_t i) {
@@ -197,7 +197,7 @@ void tuple_words(const LayoutView& layout,
     const FinderView& finder = layout.finders[by_hash ? site.integer_finder : site.finder];
     locate(finder, features.hashes, features.present, n, features.words);
     const uint64_t* entries = by_hash ? site.integer_entries : site.entries;
-    const uint64_t* held = by_hash ? tokens.hashes : tokens.words;
+    const uint64_t* identities = by_hash ? tokens.hashes : tokens.words;
     if (!entries || !finder.size) {
         return;
     }
@@ -206,7 +206,7 @@ void tuple_words(const LayoutView& layout,
                 site,
                 entries,
                 by_hash ? site.n_positions - 1 : site.n_positions,
-                held + i,
+                identities + i,
                 step,
                 n - i < BLOCK ? n - i : BLOCK,
                 {features.hashes + i, features.words + i, features.present + i});
@@ -234,11 +234,11 @@ void site_rows(const LayoutView& layout,
 }
 
 // The words of the integer tokens [first, first + n), if the memo has them all.
-bool recalled(const LayoutView& layout,
-              const Source& source,
-              size_t first,
-              size_t n,
-              uint64_t* words) {
+bool recall_all(const LayoutView& layout,
+                const Source& source,
+                size_t first,
+                size_t n,
+                uint64_t* words) {
     if (!layout.memo || source.kind == Source::RANKS) {
         return false;
     }
@@ -256,7 +256,7 @@ BlockRows rows(const LayoutView& layout,
     if (layout.block_multipliers) {
         const size_t first = begin * layout.h;
         const size_t n = (end - begin) * layout.h;
-        if (!recalled(layout, source, first, n, scratch.tokens.words)) {
+        if (!recall_all(layout, source, first, n, scratch.tokens.words)) {
             tokens(layout, source, first, 1, n, true, scratch.tokens);
         }
         place_block(layout, scratch.tokens.words, n, scratch.rows);
@@ -397,12 +397,12 @@ int32_t divided_winner(const TableView& table, const BlockRows& rows, uint32_t n
 
 template <class V, uint32_t SITES>
 void winners_of_block(const TableView& table,
-                      BlockRows found,
+                      BlockRows block,
                       size_t n,
                       uint32_t n_sites,
                       int32_t* out) {
-    for (size_t q = 0; q < n; ++q, found.rows += found.context_step) {
-        out[q] = winner<V, SITES>(table, found, n_sites);
+    for (size_t q = 0; q < n; ++q, block.rows += block.context_step) {
+        out[q] = winner<V, SITES>(table, block, n_sites);
     }
 }
 
@@ -417,17 +417,17 @@ void winners_of(const LayoutView& layout,
     const uint32_t n_sites = layout.n_sites;
     for (size_t i = begin; i < end; i += BLOCK) {
         const size_t n = i + BLOCK < end ? BLOCK : end - i;
-        BlockRows found = rows(layout, source, i, i + n, scratch);
+        BlockRows block = rows(layout, source, i, i + n, scratch);
         if (table.divisor) {
-            for (size_t q = 0; q < n; ++q, found.rows += found.context_step) {
-                out[i + q] = divided_winner<V>(table, found, n_sites);
+            for (size_t q = 0; q < n; ++q, block.rows += block.context_step) {
+                out[i + q] = divided_winner<V>(table, block, n_sites);
             }
         } else if (n_sites == 4) {
-            winners_of_block<V, 4>(table, found, n, n_sites, out + i);
+            winners_of_block<V, 4>(table, block, n, n_sites, out + i);
         } else if (n_sites == 8) {
-            winners_of_block<V, 8>(table, found, n, n_sites, out + i);
+            winners_of_block<V, 8>(table, block, n, n_sites, out + i);
         } else {
-            winners_of_block<V, 0>(table, found, n, n_sites, out + i);
+            winners_of_block<V, 0>(table, block, n, n_sites, out + i);
         }
     }
 }

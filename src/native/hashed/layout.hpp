@@ -5,7 +5,7 @@
 // bucket of its hash. A hash alone does not make a feature reserved, because another feature may
 // have it too: a reserved token has a place in a list, which is found by its hash in one probe of a
 // perfect hash table and confirmed; a reserved tuple is found by its hash, and the places of its
-// tokens are compared. reserved.py says why, and has the same in NumPy.
+// tokens are compared. memories/hashed/reserved.py says why, and has the same in NumPy.
 // All sites' rows are numbered one after another, and one more row, all zeros, answers a site that
 // holds no token.
 //
@@ -16,9 +16,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#ifdef _MSC_VER
-#include <intrin.h>
-#endif
+
+#include "../hashes.hpp"
+#include "../shared_arrays.hpp"
 
 namespace hammemo {
 
@@ -34,81 +34,6 @@ static inline bool is_found(uint64_t word) {
     return !(word & 1) && word != ABSENT;
 }
 
-// One load of a number that another thread may be changing: what was compared with a bound is what
-// is used. A plain load could be repeated by the compiler, with another value the second time.
-template <class T>
-static inline T load_once(const T* p) {
-#ifdef __GNUC__
-    return __atomic_load_n(p, __ATOMIC_RELAXED);
-#else
-    return *static_cast<const volatile T*>(p);
-#endif
-}
-
-// After this, what was copied from the caller's arrays is read from the copy: the compiler cannot
-// go back to the original. For copies of many numbers, which `load_once` would take one by one.
-static inline void copies_are_private() {
-#ifdef __GNUC__
-    __asm__ volatile("" ::: "memory");
-#else
-    _ReadWriteBarrier();
-#endif
-}
-
-// The finaliser of SplitMix64, an invertible map; hashing.py has the same one.
-static inline uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    return x ^ (x >> 31);
-}
-
-static inline uint64_t rotate_left(uint64_t x, int bits) {
-    return (x << bits) | (x >> (64 - bits));
-}
-
-// SipHash-2-4 of one 8-byte message, for integer tokens under a secret key; hashing.py has the same
-// one. With `wide` not null, SipHash-2-4-128: the lower half is returned, the upper half written
-// there.
-static inline uint64_t siphash(uint64_t word, uint64_t k0, uint64_t k1, uint64_t* wide = nullptr) {
-    uint64_t v0 = k0 ^ 0x736F6D6570736575ull;
-    uint64_t v1 = k1 ^ 0x646F72616E646F6Dull ^ (wide ? 0xEE : 0);
-    uint64_t v2 = k0 ^ 0x6C7967656E657261ull;
-    uint64_t v3 = k1 ^ 0x7465646279746573ull;
-    const uint64_t blocks[2] = {word, 8ull << 56};
-    uint64_t low = 0;
-    for (int step = 0; step < (wide ? 4 : 3); ++step) {
-        const int rounds = step < 2 ? 2 : 4;
-        if (step < 2) {
-            v3 ^= blocks[step];
-        } else if (step == 2) {
-            v2 ^= wide ? 0xEE : 0xFF;
-        } else {
-            low = v0 ^ v1 ^ v2 ^ v3;
-            v1 ^= 0xDD;
-        }
-        for (int i = 0; i < rounds; ++i) {
-            v0 += v1;
-            v1 = rotate_left(v1, 13) ^ v0;
-            v0 = rotate_left(v0, 32);
-            v2 += v3;
-            v3 = rotate_left(v3, 16) ^ v2;
-            v0 += v3;
-            v3 = rotate_left(v3, 21) ^ v0;
-            v2 += v1;
-            v1 = rotate_left(v1, 17) ^ v2;
-            v2 = rotate_left(v2, 32);
-        }
-        if (step < 2) {
-            v0 ^= blocks[step];
-        }
-    }
-    if (!wide) {
-        return v0 ^ v1 ^ v2 ^ v3;
-    }
-    *wide = v0 ^ v1 ^ v2 ^ v3;
-    return low;
-}
-
 // How integer tokens become hashes: mix(token ^ first) ^ second, or SipHash under the key (first,
 // second).
 struct IntegerHash {
@@ -121,7 +46,7 @@ struct IntegerHash {
 };
 
 // Where the range [0, size) is divided evenly among 32-bit numbers.
-static inline uint32_t scaled(uint64_t word, uint32_t size) {
+static inline uint32_t scale_down(uint64_t word, uint32_t size) {
     return static_cast<uint32_t>(((word >> 32) * size) >> 32);
 }
 
@@ -137,18 +62,16 @@ struct FinderView {
     const uint32_t* sorted_numbers;  // size of them
     uint32_t size;
 
-    static constexpr uint64_t SPREAD = 0xD6E8FEB86659FD93ull;
-
     static uint32_t slot_of(uint64_t hash, uint64_t displacement, uint32_t slots) {
-        return scaled((hash ^ displacement) * SPREAD, slots);
+        return scale_down((hash ^ displacement) * SCRAMBLER, slots);
     }
 
     // The word of the hash; without a branch, because no processor can guess which tokens are
     // reserved.
     uint64_t probe(uint64_t hash) const {
         const uint32_t slot = slot_of(hash, displacements[hash & group_mask], slots);
-        const uint64_t held = 0ull - static_cast<uint64_t>(words[slot] == hash);
-        return (uint64_t{numbers[slot]} << 1 & held) | ((hash | 1) & ~held);
+        const uint64_t is_here = 0ull - static_cast<uint64_t>(words[slot] == hash);
+        return (uint64_t{numbers[slot]} << 1 & is_here) | ((hash | 1) & ~is_here);
     }
 
     uint64_t locate(uint64_t hash) const {
@@ -224,7 +147,7 @@ struct LayoutView {
     uint64_t memo_size;
 
     // The word of an integer token that was found by its hash, confirmed.
-    uint64_t confirmed(uint64_t word, uint64_t hash, uint64_t token) const {
+    uint64_t confirm_token(uint64_t word, uint64_t hash, uint64_t token) const {
         if (!checks || !is_found(word)) {
             return word;
         }

@@ -24,9 +24,9 @@ void count_contexts(const Loops& loops,
     ScratchOwner scratch(layout);
     for (size_t begin = 0; begin < m; begin += BLOCK) {
         const size_t end = std::min(m, begin + BLOCK);
-        const BlockRows found = loops.rows(layout, source, begin, end, scratch.view());
+        const BlockRows block = loops.rows(layout, source, begin, end, scratch.view());
         for (size_t i = begin; i < end; ++i) {
-            const uint32_t* rows = found.rows + (i - begin) * found.context_step;
+            const uint32_t* rows = block.rows + (i - begin) * block.context_step;
             const auto column = static_cast<uint32_t>(load_once(columns + i));
             const uint32_t times = multiplicity ? load_once(multiplicity + i) : 1;
             if (column >= n_labels) {
@@ -35,7 +35,7 @@ void count_contexts(const Loops& loops,
             // Below 2^32: `HashedMemory._deltas` counts batches of fewer examples here, others in
             // NumPy.
             for (uint32_t k = 0; k < layout.n_sites; ++k) {
-                cells[size_t{rows[k * found.site_step]} * n_labels + column] += times;
+                cells[size_t{rows[k * block.site_step]} * n_labels + column] += times;
             }
         }
     }
@@ -50,37 +50,38 @@ void count_stream(const Loops& loops,
                   uint32_t* cells) {
     const size_t h = layout.h;
     const bool hashed = by_hash(layout, source);
-    TokensOwner known(CHUNK + h);
+    TokensOwner window_tokens(CHUNK + h);
     FeaturesOwner features(CHUNK);
     std::vector<uint32_t> rows(CHUNK);
-    std::vector<uint32_t> chosen(CHUNK + 1);
+    std::vector<uint32_t> counted(CHUNK + 1);
     std::vector<uint32_t> targets(CHUNK + 1);
     for (size_t begin = 0; begin + h < n; begin += CHUNK) {
         const size_t n_windows = std::min(n - h - begin, CHUNK);
         // Window i starts at token i, so each token is looked up once, however many windows hold
         // it.
-        loops.tokens(layout, source, begin, 1, n_windows + h - 1, layout.any_alone, known.view());
+        loops.tokens(
+            layout, source, begin, 1, n_windows + h - 1, layout.any_alone, window_tokens.view());
         // Collected once, without a branch: whether a window counts cannot be guessed.
-        size_t n_chosen = 0;
+        size_t n_counted = 0;
         for (size_t i = 0; i < n_windows; ++i) {
-            chosen[n_chosen] = static_cast<uint32_t>(i);
-            targets[n_chosen] = static_cast<uint32_t>(
+            counted[n_counted] = static_cast<uint32_t>(i);
+            targets[n_counted] = static_cast<uint32_t>(
                 load_once(columns + begin + h + i));  // -1 is above every column
-            n_chosen += targets[n_chosen] < n_labels;
+            n_counted += targets[n_counted] < n_labels;
         }
         for (uint32_t k = 0; k < layout.n_sites; ++k) {
             loops.site_rows(layout,
                             layout.sites[k],
                             hashed,
-                            known.view(),
+                            window_tokens.view(),
                             1,
                             n_windows,
                             features.view(),
                             rows.data());
             // Below 2^32: `StreamCounter.is_full` ends a count at 2^31, and one block more is
             // shorter than that.
-            for (size_t j = 0; j < n_chosen; ++j) {
-                ++cells[size_t{rows[chosen[j]]} * n_labels + targets[j]];
+            for (size_t j = 0; j < n_counted; ++j) {
+                ++cells[size_t{rows[counted[j]]} * n_labels + targets[j]];
             }
         }
     }
@@ -93,14 +94,14 @@ void find_integers(const Loops& loops,
                    size_t n,
                    int32_t* out) {
     FeaturesOwner owner(CHUNK);
-    const Features found = owner.view();
+    const Features features = owner.view();
     for (size_t begin = 0; begin < n; begin += CHUNK) {
         const size_t end = std::min(n, begin + CHUNK);
-        loops.hash(hash, source, begin, end, found.hashes, found.present);
-        loops.locate(finder, found.hashes, found.present, end - begin, found.words);
+        loops.hash(hash, source, begin, end, features.hashes, features.present);
+        loops.locate(finder, features.hashes, features.present, end - begin, features.words);
         for (size_t i = 0; i < end - begin; ++i) {
             out[begin + i] =
-                is_found(found.words[i]) ? static_cast<int32_t>(found.words[i] >> 1) : -1;
+                is_found(features.words[i]) ? static_cast<int32_t>(features.words[i] >> 1) : -1;
         }
     }
 }

@@ -35,7 +35,7 @@ void in_parallel(size_t m, unsigned threads, const Work& work) {
     }
 }
 
-std::byte* aligned(std::vector<std::byte>& bytes, size_t needed) {
+std::byte* allocate_aligned(std::vector<std::byte>& bytes, size_t needed) {
     bytes.assign(needed + ALIGNMENT, std::byte{0});
     const auto address = reinterpret_cast<uintptr_t>(bytes.data());
     return bytes.data() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
@@ -111,7 +111,7 @@ uint64_t largest_sum(const LayoutView& layout, size_t n_labels, const At& at) {
 
 // Whether such sums are finite numbers.
 template <class At>
-bool finite_sums(const LayoutView& layout, size_t n_labels, const At& at) {
+bool are_sums_finite(const LayoutView& layout, size_t n_labels, const At& at) {
     double total = 0;
     each_site(layout, [&](size_t begin, size_t end) {
         double largest = 0;
@@ -204,7 +204,7 @@ Table::Table(const Table& before,
         }
         return;
     }
-    auto* values = copied_from<double>(before);
+    auto* values = copy_from<double>(before);
     for (size_t i = 0; i < n_rows; ++i) {
         const auto row = static_cast<uint64_t>(
             load_once(rows + i));  // it was checked, but may have changed since
@@ -214,22 +214,22 @@ Table::Table(const Table& before,
         std::copy_n(floats + i * view_.n_labels, view_.n_labels, values + row * view_.stride);
     }
     copies_are_private();
-    const auto kept = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
-    if (!finite_sums(layout_->view(), view_.n_labels, kept)) {
+    const auto copied_number = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
+    if (!are_sums_finite(layout_->view(), view_.n_labels, copied_number)) {
         throw std::overflow_error("a sum could be infinite");
     }
 }
 
 // Copy all numbers of another table, and what its sums start from.
 template <class Row>
-Row* Table::copied_from(const Table& before) {
+Row* Table::copy_from(const Table& before) {
     const size_t size = (size_t{layout_->view().empty_row} + 1) * view_.stride * sizeof(Row);
     const size_t base_size = view_.stride * (view_.sum == Number::INT16   ? 2
                                              : view_.sum == Number::INT32 ? 4
                                                                           : 8);
-    std::byte* values = aligned(bytes_, size);
+    std::byte* values = allocate_aligned(bytes_, size);
     std::memcpy(values, before.view_.values, size);
-    std::byte* base = aligned(base_, base_size);
+    std::byte* base = allocate_aligned(base_, base_size);
     std::memcpy(base, before.view_.base, base_size);
     view_.values = values;
     view_.base = base;
@@ -237,8 +237,11 @@ Row* Table::copied_from(const Table& before) {
 }
 
 template <class Row>
-void Table::replace(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* given) {
-    auto* values = copied_from<Row>(before);
+void Table::replace(const Table& before,
+                    const int64_t* rows,
+                    size_t n_rows,
+                    const int64_t* numbers) {
+    auto* values = copy_from<Row>(before);
     const size_t n_labels = view_.n_labels;
     std::vector<int64_t> one(n_labels);
     for (size_t i = 0; i < n_rows; ++i) {
@@ -247,7 +250,7 @@ void Table::replace(const Table& before, const int64_t* rows, size_t n_rows, con
         if (row >= layout_->view().empty_row) {
             continue;
         }
-        std::copy_n(given + i * n_labels, n_labels, one.data());
+        std::copy_n(numbers + i * n_labels, n_labels, one.data());
         copies_are_private();
         const int64_t middle = row_offsets(one.data(), 1, n_labels, view_.divisor != nullptr)[0];
         for (size_t c = 0; c < n_labels; ++c) {
@@ -275,21 +278,22 @@ void Table::replace(const Table& before, const int64_t* rows, size_t n_rows, con
 
 // Copy the caller's numbers, and return whether sums of what was copied fit the type of the sums:
 // what was read before may have been something else.
-template <class Row, class Given>
-bool Table::fill(const Given* given) {
+template <class Row, class Input>
+bool Table::fill(const Input* numbers) {
     const size_t rows = size_t{layout_->view().empty_row} + 1;
     const size_t n_labels = view_.n_labels;
     offsets_.resize(rows, 0);
     const size_t lanes = view_.sum == Number::INT16 ? 32 : view_.sum == Number::INT32 ? 16 : 8;
     view_.stride = static_cast<uint32_t>((n_labels + lanes - 1) / lanes * lanes);
-    auto* values = reinterpret_cast<Row*>(aligned(bytes_, rows * view_.stride * sizeof(Row)));
+    auto* values =
+        reinterpret_cast<Row*>(allocate_aligned(bytes_, rows * view_.stride * sizeof(Row)));
     for (size_t row = 0; row + 1 < rows; ++row) {
         for (size_t c = 0; c < n_labels; ++c) {
-            if constexpr (std::is_integral_v<Given>) {
+            if constexpr (std::is_integral_v<Input>) {
                 values[row * view_.stride + c] =
-                    static_cast<Row>(from_middle(given[row * n_labels + c], offsets_[row]));
+                    static_cast<Row>(from_middle(numbers[row * n_labels + c], offsets_[row]));
             } else {
-                values[row * view_.stride + c] = given[row * n_labels + c];
+                values[row * view_.stride + c] = numbers[row * n_labels + c];
             }
         }
     }
@@ -298,7 +302,7 @@ bool Table::fill(const Given* given) {
 
     const auto start = [&](auto lowest) {  // padding never wins
         using Sum = decltype(lowest);
-        auto* base = reinterpret_cast<Sum*>(aligned(base_, view_.stride * sizeof(Sum)));
+        auto* base = reinterpret_cast<Sum*>(allocate_aligned(base_, view_.stride * sizeof(Sum)));
         std::fill(base + n_labels, base + view_.stride, lowest);
         view_.base = base;
     };
@@ -310,12 +314,12 @@ bool Table::fill(const Given* given) {
         start(-std::numeric_limits<double>::infinity());
     }
 
-    const auto kept = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
-    if constexpr (std::is_integral_v<Given>) {
-        return largest_sum(layout_->view(), n_labels, kept) <=
+    const auto copied_number = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
+    if constexpr (std::is_integral_v<Input>) {
+        return largest_sum(layout_->view(), n_labels, copied_number) <=
                (view_.sum == Number::INT16 ? INT16_MAX : INT32_MAX);
     } else {
-        return finite_sums(layout_->view(), n_labels, kept);
+        return are_sums_finite(layout_->view(), n_labels, copied_number);
     }
 }
 
@@ -438,13 +442,13 @@ void Table::leaders(const Source& source,
         // followed.
         return
             [this, k, out, best = std::vector<int32_t>(k)](size_t q, const double* scores) mutable {
-                uint32_t held = 0;
+                uint32_t n_best = 0;
                 // insertion, so equals stay in the order of columns.
                 for (uint32_t c = 0; c < view_.n_labels; ++c) {
-                    if (held == k && !(scores[c] > scores[best[k - 1]])) {
+                    if (n_best == k && !(scores[c] > scores[best[k - 1]])) {
                         continue;
                     }
-                    uint32_t place = held < k ? held++ : k - 1;
+                    uint32_t place = n_best < k ? n_best++ : k - 1;
                     for (; place > 0 && scores[c] > scores[best[place - 1]]; --place) {
                         best[place] = best[place - 1];
                     }
@@ -457,17 +461,17 @@ void Table::leaders(const Source& source,
 
 const std::vector<const Loops*>& available_loops() {
     static const std::vector<const Loops*> loops = [] {
-        std::vector<const Loops*> found;
+        std::vector<const Loops*> runnable;
 #ifdef HAMMEMO_X86
         __builtin_cpu_init();
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-            found.push_back(&avx512_loops);
+            runnable.push_back(&avx512_loops);
         if (__builtin_cpu_supports("avx2"))
-            found.push_back(&avx2_loops);
+            runnable.push_back(&avx2_loops);
 #endif
-        found.push_back(&portable_loops);
-        return found;
+        runnable.push_back(&portable_loops);
+        return runnable;
     }();
     return loops;
 }

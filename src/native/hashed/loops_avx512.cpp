@@ -16,8 +16,8 @@ inline __m512i all(uint64_t word) {
     return _mm512_set1_epi64(static_cast<int64_t>(word));
 }
 
-// scaled() of eight words.
-inline __m512i scaled_eight(__m512i words, uint32_t size) {
+// `scale_down` of eight words.
+inline __m512i scale_down_eight(__m512i words, uint32_t size) {
     return _mm512_srli_epi64(_mm512_mul_epu32(_mm512_srli_epi64(words, 32), all(size)), 32);
 }
 
@@ -39,15 +39,17 @@ void locate(const FinderView& finder,
         const __m512i moved =
             _mm512_xor_si512(hash, _mm512_i64gather_epi64(group, finder.displacements, 8));
         const __m512i slot =
-            scaled_eight(_mm512_mullo_epi64(moved, all(FinderView::SPREAD)), finder.slots);
-        const __mmask8 own =
+            scale_down_eight(_mm512_mullo_epi64(moved, all(SCRAMBLER)), finder.slots);
+        const __mmask8 is_match =
             _mm512_cmpeq_epi64_mask(_mm512_i64gather_epi64(slot, finder.words, 8), hash);
         const __m512i number =
             _mm512_cvtepu32_epi64(_mm512_i64gather_epi32(slot, finder.numbers, 4));
-        const __m512i word = _mm512_mask_slli_epi64(_mm512_or_si512(hash, all(1)), own, number, 1);
+        const __m512i word =
+            _mm512_mask_slli_epi64(_mm512_or_si512(hash, all(1)), is_match, number, 1);
         const __m128i flags = _mm_maskz_loadu_epi8(here, present + i);
-        const __mmask8 held = static_cast<__mmask8>(_mm_test_epi8_mask(flags, flags));
-        _mm512_mask_storeu_epi64(words + i, here, _mm512_mask_mov_epi64(all(ABSENT), held, word));
+        const __mmask8 has_token = static_cast<__mmask8>(_mm_test_epi8_mask(flags, flags));
+        _mm512_mask_storeu_epi64(
+            words + i, here, _mm512_mask_mov_epi64(all(ABSENT), has_token, word));
     }
 }
 
@@ -57,12 +59,12 @@ inline __m256i place_eight(const LayoutView& layout,
                            __m512i multiplier,
                            __m256i first_row) {
     const __mmask8 shared = _mm512_test_epi64_mask(word, all(1));
-    const __mmask8 held = _mm512_cmpneq_epi64_mask(word, all(ABSENT));
-    const __m512i bucket = scaled_eight(_mm512_mullo_epi64(word, multiplier), site.buckets);
+    const __mmask8 has_token = _mm512_cmpneq_epi64_mask(word, all(ABSENT));
+    const __m512i bucket = scale_down_eight(_mm512_mullo_epi64(word, multiplier), site.buckets);
     const __m512i in_site =
         _mm512_mask_add_epi64(_mm512_srli_epi64(word, 1), shared, bucket, all(site.n_own));
     const __m256i empty_row = _mm256_set1_epi32(static_cast<int>(layout.empty_row));
-    return _mm256_mask_add_epi32(empty_row, held, _mm512_cvtepi64_epi32(in_site), first_row);
+    return _mm256_mask_add_epi32(empty_row, has_token, _mm512_cvtepi64_epi32(in_site), first_row);
 }
 
 void place(const LayoutView& layout,
@@ -93,15 +95,15 @@ void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint
 }
 
 // A register that the compiler cannot load a second time: see `load_once`.
-inline __m512i loaded_once(__m512i word) {
+inline __m512i keep_loaded(__m512i word) {
     __asm__("" : "+v"(word));
     return word;
 }
 
-inline __m512i widened(__mmask8 here, const int64_t* tokens) {
+inline __m512i load_tokens(__mmask8 here, const int64_t* tokens) {
     return _mm512_maskz_loadu_epi64(here, tokens);
 }
-inline __m512i widened(__mmask8 here, const int32_t* tokens) {
+inline __m512i load_tokens(__mmask8 here, const int32_t* tokens) {
     return _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(here, tokens));
 }
 
@@ -109,7 +111,7 @@ template <class Token>
 bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* words) {
     for (size_t i = 0; i < n; i += 8) {
         const __mmask8 here = first_lanes(n - i);
-        const __m512i token = loaded_once(widened(here, tokens + i));
+        const __m512i token = keep_loaded(load_tokens(here, tokens + i));
         if (_mm512_cmpge_epu64_mask(token, all(layout.memo_size))) {
             return false;
         }

@@ -1,5 +1,5 @@
-// Scores from the few rows of raw counts that queries read, centred on the way: centring.py says
-// how, and has the same in NumPy.
+// Scores from the few rows of raw counts that queries read, centred on the way:
+// memories/hashed/raw_rows.py says how, and has the same in NumPy.
 #pragma once
 
 #include "layout.hpp"
@@ -20,6 +20,6 @@ struct RawRows {
 // Write the sums over sites of the weighted centred counts, in fixed point, times `scale`: m *
 // n_labels of them. Sites are added one after another, as NumPy does: the last bit of a sum of
 // floats depends on the order.
-void centred_sums(const LayoutView& layout, const RawRows& raw, double scale, double* out);
+void sum_centred(const LayoutView& layout, const RawRows& raw, double scale, double* out);
 
 }  // namespace hammemo
