@@ -362,7 +362,7 @@ def halved_cuts(
     least: int,
     band: float,
     band_rows: int,
-    found: NDArray[np.float64],
+    cuts: NDArray[np.float64],
 ) -> None: ...
 def add_products(
     places: NDArray[np.int64],

@@ -1,4 +1,5 @@
-// Compares the portable functions for sums of 128 bits, which MSVC takes, with the compiler's own __int128. Prints how many were compared.
+// Compares the portable functions for sums of 128 bits, which MSVC takes, with the compiler's own
+// __int128. Prints how many were compared.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -14,7 +15,15 @@ bool equal(WideSum left, WideSum right) {
 }
 
 int64_t draw(std::mt19937_64& words) {
-    const int64_t ends[] = {0, 1, -1, INT64_MAX, INT64_MIN, INT64_MIN + 1, int64_t{1} << 32, -(int64_t{1} << 32), 0xFFFFFFFF};
+    const int64_t ends[] = {0,
+                            1,
+                            -1,
+                            INT64_MAX,
+                            INT64_MIN,
+                            INT64_MIN + 1,
+                            int64_t{1} << 32,
+                            -(int64_t{1} << 32),
+                            0xFFFFFFFF};
     const uint64_t word = words();
     if (word % 4 == 0) {
         return ends[words() % 9];
@@ -35,7 +44,8 @@ int main(int, char** arguments) {
         const WideSum product = multiply_portably(left, right);
         const bool same_product = equal(multiply(left, right), product);
         const bool same_sum = equal(add(sum, product), add_portably(sum, product));
-        const bool same_double = as_double(product) == static_cast<double>(static_cast<Int128>(joined(product)));
+        const bool same_double =
+            as_double(product) == static_cast<double>(static_cast<Int128>(join(product)));
         if (!same_product || !same_sum || !same_double) {
             std::printf("try %d differs\n", i);
             return 1;

@@ -22,7 +22,8 @@ cell where there are three amounts of smoothing and the rows of an exact memory;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
@@ -34,6 +35,8 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo.memories.exact import SparseCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
@@ -163,11 +166,19 @@ class TableFits:
         total = float(self.multiplicity.sum())
         vector = _vector(start, len(self.prior), warm, per_label=per_label)
         shares, strength = self.multiplicity / total, ridge / total
-        arguments = (log(self.prior), shares, start, strength, per_label, steps, self.tolerance, vector)
-        if self.is_bounded:
-            cast("_native.DenseRatios", self.tables).fit(*arguments, is_bounded=True)
-        else:
-            self.tables.fit(*arguments)
+        fit: Callable[..., None] = self.tables.fit
+        if self.is_bounded:  # only features in blocks
+            fit = partial(fit, is_bounded=True)
+        fit(
+            base=log(self.prior),
+            shares=shares,
+            start=start,
+            strength=strength,
+            by_label=per_label,
+            steps=steps,
+            tolerance=self.tolerance,
+            at=vector,
+        )
         return _weights(vector, len(start), len(self.prior), per_label=per_label)
 
 
@@ -230,7 +241,8 @@ def tables_of(reader: SparseCounts, asked: LabelledContexts) -> _native.LogRatio
     contexts, prior = asked.contexts, asked.prior
     amounts, own = np.array(asked.smoothing), asked.labels.astype(np.int32)
     sizes = np.full(contexts.h, max(1, len(contexts.vocabulary)), np.int32)
-    scan = _native.SiteScan(np.ascontiguousarray(contexts.ranks.T, np.int32), sizes, own, prior, amounts, 0)
+    codes = np.ascontiguousarray(contexts.ranks.T, np.int32)
+    scan = _native.SiteScan(codes=codes, sizes=sizes, labels=own, prior=prior, amounts=amounts, n=0)
     rows, matrix, _ = reader.rows.read(contexts)
     cells, read, n_cells = np.empty((reader.sites.n, len(contexts)), np.int32), [], 0
     for site, of_site, place in zip(reader.sites.positions, cells, rows.T, strict=True):
@@ -247,15 +259,15 @@ def tables_of(reader: SparseCounts, asked: LabelledContexts) -> _native.LogRatio
     lengths = np.zeros(n_cells, np.int64)
     lengths[is_stored] = np.diff(entries.indptr)
     return _native.LogRatios.of_counts(
-        cells,
-        np.concatenate([[0], np.cumsum(lengths)]),
-        entries.indices.astype(np.int32),
-        entries.data.astype(np.int64),
-        own,
-        prior,
-        amounts,
-        reader.label_counts.astype(np.int64),
-        asked.leave_one_out,
+        cells=cells,
+        starts=np.concatenate([[0], np.cumsum(lengths)]),
+        labels=entries.indices.astype(np.int32),
+        counts=entries.data.astype(np.int64),
+        own_labels=own,
+        prior=prior,
+        amounts=amounts,
+        most=reader.label_counts.astype(np.int64),
+        leave_one_out=asked.leave_one_out,
     )
 
 

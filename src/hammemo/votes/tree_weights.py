@@ -302,13 +302,25 @@ def _write_tree_features(
         return
     others, own, starts, totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
-    of_trees = (of_cells, rows.tree_counts), (forest.kinds.astype(np.int32), len(KINDS))
+    kinds = forest.kinds.astype(np.int32)
     pieces = thread_pieces(len(labels), _FEATURE_ROWS, each=1)
 
     def written(part: slice) -> None:
         there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
-        of_rows = rows.leaves[part], is_out[part]
-        _native.tree_features(*of_rows, *of_trees[0], labels[part], *of_trees[1], others, own, starts, totals, there)
+        _native.tree_features(
+            leaves=rows.leaves[part],
+            is_out=is_out[part],
+            cells=of_cells,
+            counts=rows.tree_counts,
+            labels=labels[part],
+            kinds=kinds,
+            n_kinds=len(KINDS),
+            label_logs=others,
+            own_logs=own,
+            label_starts=starts,
+            total_logs=totals,
+            out=there,
+        )
         if there is not out:
             out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
 

@@ -1,4 +1,5 @@
-// The sum of what rows of counts say of each label, for the mixture vote: hammemo.votes.mixture.shares has the same in NumPy.
+// The sum of what rows of counts say of each label, for the mixture vote:
+// hammemo.votes.mixture.shares has the same in NumPy.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +7,9 @@
 
 namespace hammemo {
 
-// Rows that contexts read, one after the other. The arrays are the caller's, and another thread may write to them at any
-// time: each number is read once and checked before it decides where something is read or written.
+// Rows that contexts read, one after the other. The arrays are the caller's, and another thread may
+// write to them at any time: each number is read once and checked before it decides where something
+// is read or written.
 struct SharedRows {
     const int64_t* contexts;  // n_rows: which context has read the row
     const double* weights;    // n_rows: how much the row counts
@@ -19,8 +21,9 @@ struct SharedRows {
     size_t n_rows, n_entries;
 };
 
-// Add weight * (count - lost) / kept of every entry, none below zero, to the score of its context and column: m * n of them.
-// Entries are added one after another, as NumPy's bincount does. Throws std::invalid_argument for a place outside the arrays.
+// Add weight * (count - lost) / kept of every entry, none below zero, to the score of its context
+// and column: m * n of them. Entries are added one after another, as NumPy's bincount does. Throws
+// std::invalid_argument for a place outside the arrays.
 void add_row_shares(const SharedRows& rows, size_t m, size_t n, double* scores);
 
 }  // namespace hammemo

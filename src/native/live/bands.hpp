@@ -1,17 +1,19 @@
 // Rows by bands: what bounds scores that depend on how many examples a label has.
 //
-// Where a label's count in a row weighs more the rarer the label is, the head of a row sorted by count bounds nothing: a
-// small count of a rare label may lead. So labels are put into bands by their number of examples, and a row is read band
-// by band, each by falling count: then head and band together bound what a label can gain that was not met yet.
+// Where a label's count in a row weighs more the rarer the label is, the head of a row sorted by
+// count bounds nothing: a small count of a rare label may lead. So labels are put into bands by
+// their number of examples, and a row is read band by band, each by falling count: then head and
+// band together bound what a label can gain that was not met yet.
 //
-// This is an index beside the rows, made when it is first needed and shared by the versions that follow. `Bands` says
-// which band each label had when they were made. A label whose number of examples has left its band since is listed by
-// the version ("moved"), and when many are, the next version that is asked makes bands anew. A `RowIndex` is a long row by
-// bands, as it was when it was made; the row lists the entries that it has changed since, and when many are, it is made
+// This is an index beside the rows, made when it is first needed and shared by the versions that
+// follow. `Bands` says which band each label had when they were made. A label whose number of
+// examples has left its band since is listed by the version ("moved"), and when many are, the next
+// version that is asked makes bands anew. A `RowIndex` is a long row by bands, as it was when it
+// was made; the row lists the entries that it has changed since, and when many are, it is made
 // anew. A reader bounds what is listed one by one.
 //
-// An index lies in the page of its row, and goes with it. Where bands are made anew it is replaced while others may read
-// it: what was replaced is freed once no thread reads (`Replaced`).
+// An index lies in the page of its row, and goes with it. Where bands are made anew it is replaced
+// while others may read it: what was replaced is freed once no thread reads (`Replaced`).
 #pragma once
 
 #include <cmath>
@@ -22,7 +24,8 @@
 
 namespace hammemo::live {
 
-// The limits of the bands: single numbers of examples first, then steps of a quarter of an octave; fewer than 256.
+// The limits of the bands: single numbers of examples first, then steps of a quarter of an octave;
+// fewer than 256.
 class BandLimits {
 public:
     static const BandLimits& get() {
@@ -30,21 +33,28 @@ public:
         return limits;
     }
     uint32_t band_of(uint64_t examples) const {
-        const auto after = std::upper_bound(first_.begin(), first_.end() - 1, std::max<uint64_t>(examples, 1));
+        const auto after =
+            std::upper_bound(first_.begin(), first_.end() - 1, std::max<uint64_t>(examples, 1));
         return uint32_t(after - first_.begin()) - 1;
     }
     // What the labels of a band may have without being moved: a little more than the band itself.
     uint64_t least(uint32_t band) const { return first_[band] - slack(first_[band]); }
     uint64_t most(uint32_t band) const { return first_[band + 1] - 1 + slack(first_[band + 1]); }
     double log_most(uint32_t band) const { return log_most_[band]; }  // of half an example more
-    bool fits(uint32_t band, uint64_t examples) const { return least(band) <= examples && examples <= most(band); }
+    bool fits(uint32_t band, uint64_t examples) const {
+        return least(band) <= examples && examples <= most(band);
+    }
 
 private:
     BandLimits() {
-        for (double limit = 1; limit < 0x1p62; limit = std::max(limit + 1, std::floor(limit * 1.189207115)))
+        for (double limit = 1; limit < 0x1p62;
+             limit = std::max(limit + 1, std::floor(limit * 1.189207115))) {
             first_.push_back(uint64_t(limit));
+        }
         first_.push_back(uint64_t(1) << 62);
-        for (uint32_t band = 0; band + 1 < first_.size(); ++band) log_most_.push_back(std::log(double(most(band)) + 0.5));
+        for (uint32_t band = 0; band + 1 < first_.size(); ++band) {
+            log_most_.push_back(std::log(double(most(band)) + 0.5));
+        }
     }
     static uint64_t slack(uint64_t examples) { return 1 + examples / 64; }
     std::vector<uint64_t> first_;  // of each band, and one more
@@ -57,7 +67,9 @@ class Held {
 public:
     void hold() { owners_.fetch_add(1, std::memory_order_relaxed); }
     void let_go() {
-        if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<T*>(this);
+        if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete static_cast<T*>(this);
+        }
     }
 
 private:
@@ -93,9 +105,11 @@ struct Listed {
     uint32_t label;
 };
 
-inline float rounded_up(uint64_t count) {
+inline float round_up(uint64_t count) {
     const float rounded = float(count);
-    return double(rounded) < double(count) || count >> 53 ? std::nextafter(rounded, std::numeric_limits<float>::infinity()) : rounded;
+    return double(rounded) < double(count) || count >> 53
+               ? std::nextafter(rounded, std::numeric_limits<float>::infinity())
+               : rounded;
 }
 
 // The entries of a row by bands, each by falling count.
@@ -106,13 +120,19 @@ public:
     void make(const Bands& bands, size_t n, const Each& each) {
         const uint32_t n_bands = bands.count();
         parts_.assign(n_bands + 2, Part{0, 0});
-        if (entries_.size() < n) entries_.resize(n);
+        if (entries_.size() < n) {
+            entries_.resize(n);
+        }
         each([&](const auto& entry) { ++parts_[bands.of(entry.label) + 2].start; });
-        for (uint32_t band = 2; band < n_bands + 2; ++band) parts_[band].start += parts_[band - 1].start;
+        for (uint32_t band = 2; band < n_bands + 2; ++band) {
+            parts_[band].start += parts_[band - 1].start;
+        }
         each([&](const auto& entry) {
             const uint32_t band = bands.of(entry.label);
-            const Listed listed{rounded_up(entry.count), entry.label};
-            if (parts_[band].head == 0) parts_[band].head = listed.count;
+            const Listed listed{round_up(entry.count), entry.label};
+            if (parts_[band].head == 0) {
+                parts_[band].head = listed.count;
+            }
             entries_[parts_[band + 1].start++] = listed;
         });
         serial_ = bands.serial;
@@ -120,7 +140,9 @@ public:
     uint64_t serial() const { return serial_; }
     const Listed* begin(uint32_t band) const { return entries_.data() + parts_[band].start; }
     const Listed* end(uint32_t band) const { return entries_.data() + parts_[band + 1].start; }
-    float head(uint32_t band) const { return parts_[band].head; }  // the count of the first entry, 0 where there is none
+    float head(uint32_t band) const {
+        return parts_[band].head;
+    }  // the count of the first entry, 0 where there is none
 
 private:
     uint64_t serial_ = 0;
@@ -132,7 +154,8 @@ private:
     std::vector<Listed> entries_;
 };
 
-// What a page of a long row begins with: its index, and the entries that were changed since it was made.
+// What a page of a long row begins with: its index, and the entries that were changed since it was
+// made.
 struct Indexed {
     static constexpr uint32_t MAX_CHANGED = 16;
     std::atomic<RowIndex*> index{nullptr};
@@ -140,28 +163,41 @@ struct Indexed {
     Listed changed[MAX_CHANGED];
 
     Indexed() = default;
-    Indexed(const Indexed& other) : index(other.index.load(std::memory_order_acquire)), n_changed(other.n_changed) {
-        if (RowIndex* own = index.load(std::memory_order_relaxed)) own->hold();
+    Indexed(const Indexed& other)
+        : index(other.index.load(std::memory_order_acquire)), n_changed(other.n_changed) {
+        if (RowIndex* row_index = index.load(std::memory_order_relaxed)) {
+            row_index->hold();
+        }
         std::copy_n(other.changed, n_changed, changed);
     }
     Indexed& operator=(const Indexed&) = delete;
 
     // An entry has this count now, perhaps zero. Only before the page is published.
     void change(uint32_t label, uint64_t count) {
-        if (!index.load(std::memory_order_relaxed)) return;
+        if (!index.load(std::memory_order_relaxed)) {
+            return;
+        }
         uint32_t i = 0;
-        while (i < n_changed && changed[i].label != label) ++i;
-        if (i == MAX_CHANGED) return forget();
-        changed[i] = {rounded_up(count), label};
+        while (i < n_changed && changed[i].label != label) {
+            ++i;
+        }
+        if (i == MAX_CHANGED) {
+            return forget();
+        }
+        changed[i] = {round_up(count), label};
         n_changed = std::max(n_changed, i + 1);
     }
     void forget() {
-        if (RowIndex* own = index.exchange(nullptr)) own->let_go();
+        if (RowIndex* row_index = index.exchange(nullptr)) {
+            row_index->let_go();
+        }
         n_changed = 0;
     }
 };
 
-inline void let_go_of_index(Page* page) noexcept { body<Indexed>(page)->forget(); }
+inline void let_go_of_index(Page* page) noexcept {
+    body<Indexed>(page)->forget();
+}
 
 // Indexes that were replaced while others may read them, and who reads now.
 class Replaced {
@@ -175,14 +211,18 @@ public:
 
     class Reading {
     public:
-        explicit Reading(Replaced& replaced) : replaced_(replaced) { replaced_.readers_.fetch_add(1); }
+        explicit Reading(Replaced& replaced) : replaced_(replaced) {
+            replaced_.readers_.fetch_add(1);
+        }
         ~Reading() {
-            // What is taken here was replaced before now. If no thread reads after this, none can have it.
+            // What is taken here was replaced before now. If no thread reads after this, none can
+            // have it.
             Node* taken = replaced_.all_.exchange(nullptr);
-            if (replaced_.readers_.fetch_sub(1) == 1)
+            if (replaced_.readers_.fetch_sub(1) == 1) {
                 free(taken);
-            else
+            } else {
                 replaced_.push(taken);
+            }
         }
         Reading(const Reading&) = delete;
         Reading& operator=(const Reading&) = delete;
@@ -191,19 +231,30 @@ public:
         Replaced& replaced_;
     };
 
-    // Put an index into its page, if `was` is still there; return the one that is there then, made by this thread or by another.
-    RowIndex* replace(std::atomic<RowIndex*>& place, RowIndex* was, std::unique_ptr<RowIndex> made) {
+    // Put an index into its page, if `was` is still there; return the one that is there then, made
+    // by this thread or by another.
+    RowIndex* replace(std::atomic<RowIndex*>& place,
+                      RowIndex* was,
+                      std::unique_ptr<RowIndex> index) {
         auto node = std::unique_ptr<Node>(was ? new Node{was, nullptr} : nullptr);
-        if (!place.compare_exchange_strong(was, made.get())) return was;
-        if (node) push(node.release());
-        return made.release();
+        if (!place.compare_exchange_strong(was, index.get())) {
+            return was;
+        }
+        if (node) {
+            push(node.release());
+        }
+        return index.release();
     }
 
 private:
     void push(Node* nodes) {
-        if (!nodes) return;
+        if (!nodes) {
+            return;
+        }
         Node* last = nodes;
-        while (last->next) last = last->next;
+        while (last->next) {
+            last = last->next;
+        }
         last->next = all_.load();
         while (!all_.compare_exchange_weak(last->next, nodes)) {
         }

@@ -1,13 +1,15 @@
 // Something for some of many columns, emptied in no time.
 //
-// Up to `most_placed` columns have a place each; more are found by hashing, so that what is kept grows with the columns
-// that are used and not with all.
+// Up to `most_placed` columns have a place each; more are found by hashing, so that what is kept
+// grows with the columns that are used and not with all.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "../hashes.hpp"
 
 namespace hammemo::live {
 
@@ -18,20 +20,32 @@ public:
 
     void start(size_t n_columns) {
         is_placed_ = n_columns <= most_placed_;
-        if (is_placed_ && cells_.size() < n_columns) cells_.assign(n_columns, {}), stamp_ = 0;
+        if (is_placed_ && cells_.size() < n_columns) {
+            cells_.assign(n_columns, {});
+            stamp_ = 0;
+        }
         const bool is_power = !(cells_.size() & (cells_.size() - 1)) && cells_.size() >= 1024;
-        const bool is_far_too_large = cells_.size() > MOST_KEPT && 64 * touched_.size() < cells_.size();  // by the last use
-        if (!is_placed_ && (!is_power || is_far_too_large)) std::vector<Cell>(1024).swap(cells_), stamp_ = 0;
+        // By the last use.
+        const bool is_far_too_large =
+            cells_.size() > MOST_KEPT && 64 * touched_.size() < cells_.size();
+        if (!is_placed_ && (!is_power || is_far_too_large)) {
+            std::vector<Cell>(1024).swap(cells_);
+            stamp_ = 0;
+        }
         touched_.clear();
         if (++stamp_ == 0) {
-            for (Cell& cell : cells_) cell.stamp = 0;
+            for (Cell& cell : cells_) {
+                cell.stamp = 0;
+            }
             stamp_ = 1;
         }
     }
 
     // What a column has; made now if it has nothing. It stays until the next one is made.
     Value& operator[](int64_t column) {
-        if (!is_placed_ && 2 * (touched_.size() + 1) > cells_.size()) grow();
+        if (!is_placed_ && 2 * (touched_.size() + 1) > cells_.size()) {
+            grow();
+        }
         Cell& cell = find(column);
         if (cell.stamp != stamp_) {
             cell = {stamp_, column, {}};
@@ -54,17 +68,24 @@ private:
     };
 
     Cell& find(int64_t column) {
-        if (is_placed_) return cells_[size_t(column)];
+        if (is_placed_) {
+            return cells_[size_t(column)];
+        }
         const size_t mask = cells_.size() - 1;
-        size_t i = size_t(uint64_t(column) * 0x9e3779b97f4a7c15u >> 32) & mask;
-        while (cells_[i].stamp == stamp_ && cells_[i].column != column) i = (i + 1) & mask;
+        size_t i = size_t(uint64_t(column) * GOLDEN_STEP >> 32) & mask;
+        while (cells_[i].stamp == stamp_ && cells_[i].column != column) {
+            i = (i + 1) & mask;
+        }
         return cells_[i];
     }
     void grow() {
         std::vector<Cell> before(2 * cells_.size());
         before.swap(cells_);
-        for (const Cell& cell : before)
-            if (cell.stamp == stamp_) find(cell.column) = cell;
+        for (const Cell& cell : before) {
+            if (cell.stamp == stamp_) {
+                find(cell.column) = cell;
+            }
+        }
     }
 
     const size_t most_placed_;

@@ -1,18 +1,21 @@
-// A count table that is edited row by row, in versions: answers are read from one version, an edit makes the next.
+// A count table that is edited row by row, in versions: answers are read from one version, an edit
+// makes the next.
 //
-// Each site of the table has a trie from keys to rows. A site of one position has the key (0, token); one of several
-// positions (row of the same site without one position, token), so every key is exact and has 64 bits. The sites and
-// the shorter tuples that their keys need are the `Steps`, parents first. Rows that have no entries stay where longer
-// tuples may lead on from them ("bare").
+// Each site of the table has a trie from keys to rows. A site of one position has the key (0,
+// token); one of several positions (row of the same site without one position, token), so every key
+// is exact and has 64 bits. The sites and the shorter tuples that their keys need are the `Steps`,
+// parents first. Rows that have no entries stay where longer tuples may lead on from them ("bare").
 //
-// One handle holds each version. A handle that goes lets go of its version: a page that a later version has replaced is
-// freed, or kept for the newest older version that needs it; and where the newest version itself goes, as after an edit
-// that was given up, the table is back at the version before.
+// One handle holds each version. A handle that goes lets go of its version: a page that a later
+// version has replaced is freed, or kept for the newest older version that needs it; and where the
+// newest version itself goes, as after an edit that was given up, the table is back at the version
+// before.
 #pragma once
 
 #include <memory>
 #include <mutex>
 
+#include "../shared_arrays.hpp"
 #include "rows.hpp"
 
 namespace hammemo::live {
@@ -28,9 +31,9 @@ struct Step {
 };
 
 struct Shape {
-    uint32_t h;                         // tokens of a context
+    uint32_t h;  // tokens of a context
     std::vector<Step> steps;
-    std::vector<uint32_t> site_steps;   // which step each site is
+    std::vector<uint32_t> site_steps;  // which step each site is
 };
 
 struct Example {
@@ -70,32 +73,50 @@ class LiveTable : public std::enable_shared_from_this<LiveTable> {
 public:
     virtual ~LiveTable() = default;
 
-    // A table with counts of 32 or 64 bits and so many examples of each label, which are numbered in their order. Until
-    // `finish` it can be filled: the rows of each step, and a row of the examples that have no token there.
-    static std::shared_ptr<LiveTable> start(Shape shape, bool wide, const std::vector<uint64_t>& label_counts);
+    // A table with counts of 32 or 64 bits and so many examples of each label, which are numbered
+    // in their order. Until `finish` it can be filled: the rows of each step, and a row of the
+    // examples that have no token there.
+    static std::shared_ptr<LiveTable> start(Shape shape,
+                                            bool wide,
+                                            const std::vector<uint64_t>& label_counts);
     virtual void fill(uint32_t step, const RowView& rows) = 0;
     virtual void fill_empty(uint32_t step, const RowView& row) = 0;
     virtual std::unique_ptr<Handle> finish() = 0;
 
     virtual void release(Version* version) noexcept = 0;
-    // All examples or none. Returns no handle where `version` is not the newest, or the table is being edited by a
-    // process that this one was forked from: the table must then be copied first.
+    // All examples or none. Returns no handle where `version` is not the newest, or the table is
+    // being edited by a process that this one was forked from: the table must then be copied first.
     virtual std::unique_ptr<Handle> edit(Version* version, const Example* examples, size_t n) = 0;
-    // Give a label that no version uses its place between two others (-1: none on that side). False: as in `edit`.
+    // Give a label that no version uses its place between two others (-1: none on that side).
+    // False: as in `edit`.
     virtual bool place(uint32_t label, int64_t before, int64_t after) = 0;
-    // The numbers of the k leading labels of each context, -1 where fewer than k labels have a score above zero.
-    virtual void leaders(const Version* version, const Query& query, const int64_t* tokens, size_t m, size_t k,
+    // The numbers of the k leading labels of each context, -1 where fewer than k labels have a
+    // score above zero.
+    virtual void leaders(const Version* version,
+                         const Query& query,
+                         const int64_t* tokens,
+                         size_t m,
+                         size_t k,
                          int64_t* out) const = 0;
-    // The same by a rule. `n_labels`: how many there are, with and without examples; sure[i]: whether the i-th answer is the
-    // one of NumPy's arithmetic. The mean vote gives -1 as above, the log-linear vote only where it is not sure.
-    virtual void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m,
-                               size_t k, int64_t* out, bool* sure) = 0;
+    // The same by a rule. `n_labels`: how many there are, with and without examples; sure[i]:
+    // whether the i-th answer is the one of NumPy's arithmetic. The mean vote gives -1 as above,
+    // the log-linear vote only where it is not sure.
+    virtual void ratio_leaders(const Version* version,
+                               const Rule& rule,
+                               size_t n_labels,
+                               const int64_t* tokens,
+                               size_t m,
+                               size_t k,
+                               int64_t* out,
+                               bool* sure) = 0;
     // The rows that the sites of contexts read, one after the other: lengths, labels, counts.
     virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
-    // The rows that the sites of one context read, where they lie: `rows` has a place for each site.
+    // The rows that the sites of one context read, where they lie: `rows` has a place for each
+    // site.
     virtual void find(const Version* version, const int64_t* tokens, RowRef* rows) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;
-    // Of each of these rows the total, and how many of its entries have the counts one and two: what is kept with it.
+    // Of each of these rows the total, and how many of its entries have the counts one and two:
+    // what is kept with it.
     virtual std::vector<Tally> tallies(const Version* version, uint32_t step) const = 0;
     virtual RowList label_row(const Version* version) const = 0;
     // Labels with their examples, the most frequent first and equals in the order of the labels.
@@ -116,7 +137,8 @@ public:
 
 class Handle {
 public:
-    Handle(std::shared_ptr<LiveTable> table, Version* version) : table(std::move(table)), version(version) {}
+    Handle(std::shared_ptr<LiveTable> table, Version* version)
+        : table(std::move(table)), version(version) {}
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
     ~Handle() { table->release(version); }

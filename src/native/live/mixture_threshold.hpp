@@ -1,10 +1,12 @@
 // The leading labels of a mixture by Fagin's threshold algorithm, for contexts that read long rows.
 //
-// Short rows, and what tokens say, are added up and make one list by falling sum. Beside it are the long rows, sorted by
-// count, and the labels by falling number of examples. The list with the largest head is read next; a label that is met
-// for the first time gets its whole score, in the order in which all scores are added up. No label that was not met can
-// have more than the sum of all heads, divided by the popularity of one example: once that is less than the k-th best score, the answer is known. Where this takes
-// more than a part of the reads that whole rows need, as where a mask leaves little or scores are nearly equal, it is given up.
+// Short rows, and what tokens say, are added up and make one list by falling sum. Beside it are the
+// long rows, sorted by count, and the labels by falling number of examples. The list with the
+// largest head is read next; a label that is met for the first time gets its whole score, in the
+// order in which all scores are added up. No label that was not met can have more than the sum of
+// all heads, divided by the popularity of one example: once that is less than the k-th best score,
+// the answer is known. Where this takes more than a part of the reads that whole rows need, as
+// where a mask leaves little or scores are nearly equal, it is given up.
 #pragma once
 
 #include "by_column.hpp"
@@ -16,11 +18,18 @@ class ThresholdLeaders {
 public:
     // False: given up. `best` is in order.
     bool find(const Question& question, size_t k, std::vector<Scored>& best) {
-        question_ = &question, best_ = &best, k_ = k;
-        best.clear(), notes_.clear(), heads_.clear(), shorts_.clear();
+        question_ = &question;
+        best_ = &best;
+        k_ = k;
+        best.clear();
+        notes_.clear();
+        heads_.clear();
+        shorts_.clear();
         cells_.start(question.mixture.n_labels);
         read_short_rows();
-        if (!read_heads()) return false;
+        if (!read_heads()) {
+            return false;
+        }
         std::sort_heap(best.begin(), best.end());
         return true;
     }
@@ -69,24 +78,34 @@ private:
                 cell.last = int32_t(notes_.size() - 1);
             });
         }
-        for (const int64_t column : cells_.touched()) shorts_.push_back({cells_.at(column)->sum, column});
+        for (const int64_t column : cells_.touched()) {
+            shorts_.push_back({cells_.at(column)->sum, column});
+        }
         std::make_heap(shorts_.begin(), shorts_.end());
     }
 
-    void set_value(Head& head) { head.value = question_->heard[head.heard].most_gained(head.cursor.count()); }
+    void set_value(Head& head) {
+        head.value = question_->heard[head.heard].most_gained(head.cursor.count());
+    }
 
     bool read_heads() {
         RowCursor labels(question_->labels);
-        const double margin = 1 + double(question_->heard.size() + 16) * 0x1p-50;  // sums are rounded
+        // Sums are rounded.
+        const double margin = 1 + double(question_->heard.size() + 16) * 0x1p-50;
         while (!labels.is_at_end()) {  // every label has examples: at the end all were met
-            const double prior = question_->prior_of(labels.count()), of_shorts = shorts_.empty() ? 0 : shorts_[0].sum;
+            const double prior = question_->prior_of(labels.count());
+            const double of_shorts = shorts_.empty() ? 0 : shorts_[0].sum;
             double sum = prior + of_shorts;
             Head* top = &heads_[0];
             for (Head& head : heads_) {
                 sum += head.value;
-                if (head.value > top->value) top = &head;
+                if (head.value > top->value) {
+                    top = &head;
+                }
             }
-            if (best_->size() == k_ && (*best_)[0].score > question_->most_score(sum * margin)) return true;
+            if (best_->size() == k_ && (*best_)[0].score > question_->most_score(sum * margin)) {
+                return true;
+            }
             if (of_shorts >= top->value && of_shorts >= prior && of_shorts > 0) {
                 meet(shorts_[0].column, cells_.at(shorts_[0].column)->number);
                 std::pop_heap(shorts_.begin(), shorts_.end());
@@ -101,22 +120,32 @@ private:
                 meet(question_->column_of(labels.label()), labels.label());
                 labels.next();
             }
-            if (--reads_left_ < 0) return false;
+            if (--reads_left_ < 0) {
+                return false;
+            }
         }
         return true;
     }
 
     void meet(int64_t column, int64_t number) {
-        if (column < 0) return;
+        if (column < 0) {
+            return;
+        }
         Cell& cell = cells_[column];
-        if (cell.is_met) return;
+        if (cell.is_met) {
+            return;
+        }
         cell.is_met = true;
         cell.number = number;
-        if (!question_->allowed(column)) return;
+        if (!question_->allowed(column)) {
+            return;
+        }
         reads_left_ -= RANDOM * int64_t(heads_.size());
         const Scored scored{score_of(cell), column};
         if (best_->size() == k_) {  // a heap whose first is the worst
-            if (!(scored < (*best_)[0])) return;
+            if (!(scored < (*best_)[0])) {
+                return;
+            }
             std::pop_heap(best_->begin(), best_->end());
             best_->pop_back();
         }
@@ -126,17 +155,27 @@ private:
 
     double score_of(const Cell& cell) {
         own_.clear();
-        for (int32_t i = cell.last; i >= 0; i = notes_[size_t(i)].before) own_.push_back(notes_[size_t(i)]);
+        for (int32_t i = cell.last; i >= 0; i = notes_[size_t(i)].before) {
+            own_.push_back(notes_[size_t(i)]);
+        }
         PartSum sum;
         for (const Head& head : heads_) {
-            for (; !own_.empty() && own_.back().heard < head.heard; own_.pop_back()) add(sum, own_.back());
+            for (; !own_.empty() && own_.back().heard < head.heard; own_.pop_back()) {
+                add(sum, own_.back());
+            }
             const Heard& one = question_->heard[head.heard];
-            if (const uint64_t count = Question::count_in(one, cell.number)) sum.add(one.part, one.gained(count));
+            if (const uint64_t count = Question::count_in(one, cell.number)) {
+                sum.add(one.part, one.gained(count));
+            }
         }
-        for (; !own_.empty(); own_.pop_back()) add(sum, own_.back());
+        for (; !own_.empty(); own_.pop_back()) {
+            add(sum, own_.back());
+        }
         return question_->score(sum.total(), question_->labels.count_of(uint32_t(cell.number)));
     }
-    void add(PartSum& sum, const Note& note) const { sum.add(question_->heard[note.heard].part, note.value); }
+    void add(PartSum& sum, const Note& note) const {
+        sum.add(question_->heard[note.heard].part, note.value);
+    }
 
     const Question* question_ = nullptr;
     std::vector<Scored>* best_ = nullptr;

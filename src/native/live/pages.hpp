@@ -1,8 +1,8 @@
 // Pages of a structure that is kept in versions.
 //
-// A page never changes once the version that made it is published; `birth` is the number of that version. While a
-// version is being made, its own pages may be changed in place, so that a batch of edits copies each page once. A page is
-// never older than the pages it leads to.
+// A page never changes once the version that made it is published; `birth` is the number of that
+// version. While a version is being made, its own pages may be changed in place, so that a batch of
+// edits copies each page once. A page is never older than the pages it leads to.
 #pragma once
 
 #include <algorithm>
@@ -20,14 +20,18 @@ namespace hammemo::live {
 inline std::atomic<int64_t> allocations_left{-1};
 
 inline void count_allocation() {
-    if (allocations_left.load(std::memory_order_relaxed) >= 0 && allocations_left.fetch_sub(1) == 0)
+    if (allocations_left.load(std::memory_order_relaxed) >= 0 &&
+        allocations_left.fetch_sub(1) == 0) {
         throw std::bad_alloc();
+    }
 }
 
 // The only way in which vectors grow here.
 template <class T>
 void make_room(std::vector<T>& items, size_t more) {
-    if (items.capacity() - items.size() >= more) return;
+    if (items.capacity() - items.size() >= more) {
+        return;
+    }
     count_allocation();
     items.reserve(std::max(2 * items.capacity(), items.size() + more));
 }
@@ -35,7 +39,8 @@ void make_room(std::vector<T>& items, size_t more) {
 enum Kind : uint8_t { TRIE_LEAF, TRIE_NODE, RUN, BRANCH, LONG_ROW, REPLACED };
 
 struct Page {
-    uint64_t birth : 40, kind : 4, depth : 4, n : 7, units : 9;  // the body has room for 16 * units bytes
+    uint64_t birth : 40, kind : 4, depth : 4, n : 7,
+        units : 9;  // the body has room for 16 * units bytes
 };
 static_assert(sizeof(Page) == 8);
 constexpr uint64_t MAX_VERSIONS = uint64_t(1) << 40;
@@ -47,19 +52,21 @@ T* body(const Page* page) {
 
 inline void let_go_of_index(Page* page) noexcept;  // of a long row: see bands.hpp
 
-// Blocks for pages. A few freed ones of each size are kept: an edit frees about what the next one needs.
+// Blocks for pages. A few freed ones of each size are kept: an edit frees about what the next one
+// needs.
 class Heap {
 public:
     Heap() = default;
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
     ~Heap() {
-        for (Kept* kept : kept_)
+        for (Kept* kept : kept_) {
             while (kept) {
                 Kept* next = kept->next;
                 std::free(kept);
                 kept = next;
             }
+        }
     }
 
     Page* get(size_t body_bytes) {
@@ -72,7 +79,9 @@ public:
             --n_kept_[units];
         } else {
             block = std::malloc(sizeof(Page) + 16 * units);
-            if (!block) throw std::bad_alloc();
+            if (!block) {
+                throw std::bad_alloc();
+            }
         }
         bytes_ += 16 + 16 * units;
         ++pages_;
@@ -82,11 +91,14 @@ public:
     }
 
     void put(Page* page) noexcept {
-        if (page->kind == LONG_ROW) let_go_of_index(page);
+        if (page->kind == LONG_ROW) {
+            let_go_of_index(page);
+        }
         const size_t units = page->units;
         bytes_ -= 16 + 16 * units;
         --pages_;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers are to see every block go
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // sanitizers are to see every block go
         if (units < SIZES && n_kept_[units] < MAX_KEPT) {
             auto* kept = reinterpret_cast<Kept*>(page);
             kept->next = kept_[units];
@@ -119,8 +131,11 @@ public:
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
     ~Making() {
-        if (!kept_)
-            for (Page* page : fresh_) heap_.put(page);
+        if (!kept_) {
+            for (Page* page : fresh_) {
+                heap_.put(page);
+            }
+        }
     }
 
     const uint64_t version;
@@ -137,11 +152,15 @@ public:
     }
 
     bool is_own(const Page* page) const { return page->birth == version; }
-    bool fits(const Page* page, size_t body_bytes) const { return is_own(page) && 16 * size_t(page->units) >= body_bytes; }
+    bool fits(const Page* page, size_t body_bytes) const {
+        return is_own(page) && 16 * size_t(page->units) >= body_bytes;
+    }
 
     // A page that may be changed: this one, or a copy in its place.
     Page* own(Page* page, size_t body_bytes) {
-        if (is_own(page)) return page;
+        if (is_own(page)) {
+            return page;
+        }
         Page* copy = make(body_bytes, Kind(page->kind), page->n, page->depth);
         std::memcpy(body<char>(copy), body<char>(page), body_bytes);
         drop(page);
@@ -150,7 +169,9 @@ public:
 
     void drop(Page* page) {
         if (is_own(page)) {
-            if (page->kind == LONG_ROW) let_go_of_index(page);
+            if (page->kind == LONG_ROW) {
+                let_go_of_index(page);
+            }
             page->kind = REPLACED;
             ++n_replaced_;
         } else {
@@ -161,13 +182,17 @@ public:
 
     // Free what this making itself made and replaced: now and then in a long batch, and at its end.
     void tidy(bool all) noexcept {
-        if (!n_replaced_ || (!all && (n_replaced_ < 4096 || 2 * n_replaced_ < fresh_.size()))) return;
+        if (!n_replaced_ || (!all && (n_replaced_ < 4096 || 2 * n_replaced_ < fresh_.size()))) {
+            return;
+        }
         size_t left = 0;
-        for (Page* page : fresh_)
-            if (page->kind == REPLACED)
+        for (Page* page : fresh_) {
+            if (page->kind == REPLACED) {
                 heap_.put(page);
-            else
+            } else {
                 fresh_[left++] = page;
+            }
+        }
         fresh_.resize(left);
         n_replaced_ = 0;
     }

@@ -1,4 +1,5 @@
-// Vectors of numbers that are computed side by side. Each number has its own sum in its own order, so the width changes no bit.
+// Vectors of numbers that are computed side by side. Each number has its own sum in its own order,
+// so the width changes no bit.
 #pragma once
 
 #include <cstddef>

@@ -22,14 +22,19 @@ size_t count_sums(const Words& sums) {
 }
 
 // Adds numbers[i], times[i] times, at places[i].
-void add_products(const Vector<int64_t>& places, const Vector<int64_t>& numbers, const Vector<int64_t>& times, Words sums) {
+void add_products(const Vector<int64_t>& places,
+                  const Vector<int64_t>& numbers,
+                  const Vector<int64_t>& times,
+                  Words sums) {
     const size_t n_sums = count_sums(sums);
     require_aligned(places);
     require_aligned(numbers);
     require_aligned(times);
-    require(places.size() == numbers.size() && places.size() == times.size(), "one place and one number of times for each number");
+    require(places.size() == numbers.size() && places.size() == times.size(),
+            "one place and one number of times for each number");
     for (size_t i = 0; i < places.size(); ++i) {
-        require(places.data()[i] >= 0 && static_cast<size_t>(places.data()[i]) < n_sums, "a place is outside the sums");
+        require(places.data()[i] >= 0 && static_cast<size_t>(places.data()[i]) < n_sums,
+                "a place is outside the sums");
     }
     const Released released;
     WideSums to(sums.data(), sums.data() + n_sums);
@@ -39,7 +44,8 @@ void add_products(const Vector<int64_t>& places, const Vector<int64_t>& numbers,
 }
 
 // Writes the double that is nearest to each sum.
-void round_sums(const Words& sums, nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {
+void round_sums(const Words& sums,
+                nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> out) {
     const size_t n_sums = count_sums(sums);
     require_aligned(out);
     require(out.size() == n_sums, "one double for each sum");
@@ -52,7 +58,11 @@ void round_sums(const Words& sums, nb::ndarray<double, nb::ndim<1>, nb::c_contig
 }  // namespace
 
 void bind_sums(nb::module_& m) {
-    m.def("add_products", &add_products, nb::arg("places").noconvert(), nb::arg("numbers").noconvert(),
-          nb::arg("times").noconvert(), nb::arg("sums").noconvert());
+    m.def("add_products",
+          &add_products,
+          nb::arg("places").noconvert(),
+          nb::arg("numbers").noconvert(),
+          nb::arg("times").noconvert(),
+          nb::arg("sums").noconvert());
     m.def("round_sums", &round_sums, nb::arg("sums").noconvert(), nb::arg("out").noconvert());
 }

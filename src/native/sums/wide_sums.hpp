@@ -1,7 +1,8 @@
 // Sums of 128 bits: a low and a high word in two's complement, for sums that can pass 2^63.
 //
-// Compilers with __int128 multiply and add in it. Others, such as MSVC, take the portable functions, which every build has so that a
-// test can compare the two; HAMMEMO_PORTABLE_SUMS chooses them everywhere.
+// Compilers with __int128 multiply and add in it. Others, such as MSVC, take the portable
+// functions, which every build has so that a test can compare the two; HAMMEMO_PORTABLE_SUMS
+// chooses them everywhere.
 #pragma once
 
 #include <cmath>
@@ -26,7 +27,8 @@ inline WideSum widen(int64_t number) {
 inline WideSum add_portably(WideSum left, WideSum right) {
     const uint64_t low = left.low + right.low;
     const uint64_t carry = low < right.low;
-    const uint64_t high = static_cast<uint64_t>(left.high) + static_cast<uint64_t>(right.high) + carry;
+    const uint64_t high =
+        static_cast<uint64_t>(left.high) + static_cast<uint64_t>(right.high) + carry;
     return {low, static_cast<int64_t>(high)};
 }
 
@@ -60,12 +62,12 @@ inline WideSum split(Word128 sum) {
     return {static_cast<uint64_t>(sum), static_cast<int64_t>(static_cast<uint64_t>(sum >> 64))};
 }
 
-inline Word128 joined(WideSum sum) {
+inline Word128 join(WideSum sum) {
     return static_cast<Word128>(static_cast<uint64_t>(sum.high)) << 64 | sum.low;
 }
 
 inline WideSum add(WideSum left, WideSum right) {
-    return split(joined(left) + joined(right));
+    return split(join(left) + join(right));
 }
 
 inline WideSum multiply(int64_t left, int64_t right) {
@@ -87,49 +89,55 @@ inline double as_double(WideSum sum) {
     const WideSum size = is_negative ? negate_portably(sum) : sum;
     auto high = static_cast<uint64_t>(size.high);
     uint64_t low = size.low;
-    double found = 0;
+    double nearest = 0;
     if (high == 0) {
-        found = static_cast<double>(low);
+        nearest = static_cast<double>(low);
     } else {
-        int shift = 64;  // the highest 64 bits, whose last one says whether any bit below them is set
+        // The highest 64 bits, whose last one says whether any bit below them is set.
+        int shift = 64;
         while (!(high >> 63)) {
             high = high << 1 | low >> 63;
             low <<= 1;
             --shift;
         }
-        found = std::ldexp(static_cast<double>(high | (low != 0)), shift);
+        nearest = std::ldexp(static_cast<double>(high | (low != 0)), shift);
     }
-    return is_negative ? -found : found;
+    return is_negative ? -nearest : nearest;
 }
 
 // Sums of 128 bits as Python holds them: all low words, then all high words.
 class WideSums {
-   public:
+public:
     WideSums(uint64_t* low, uint64_t* high) : low_(low), high_(high) {}
 
-    WideSum operator[](size_t place) const { return {low_[place], static_cast<int64_t>(high_[place])}; }
+    WideSum operator[](size_t place) const {
+        return {low_[place], static_cast<int64_t>(high_[place])};
+    }
 
-    // Sums stay exact below 2^127. That holds for any 2^63 products of numbers of 31 and of 32 bits, and in Python
-    // `NumberCells.size` and `Gram.size`, the sums of absolute values, are bounds below 2^104.
+    // Sums stay exact below 2^127. That holds for any 2^63 products of numbers of 31 and of 32
+    // bits, and in Python `NumberCells.size` and `Gram.size`, the sums of absolute values, are
+    // bounds below 2^104.
     void add_product(size_t place, int64_t number, int64_t times) {
         const WideSum sum = add((*this)[place], multiply(number, times));
         low_[place] = sum.low;
         high_[place] = static_cast<uint64_t>(sum.high);
     }
 
-   private:
+private:
     uint64_t* low_;
     uint64_t* high_;
 };
 
 // Sums of 64 bits with the same function, where a bound says that all of them stay below 2^63.
 class NarrowSums {
-   public:
+public:
     explicit NarrowSums(int64_t* sums) : sums_(sums) {}
 
-    void add_product(size_t place, int64_t number, int64_t times) { sums_[place] += number * times; }
+    void add_product(size_t place, int64_t number, int64_t times) {
+        sums_[place] += number * times;
+    }
 
-   private:
+private:
     int64_t* sums_;
 };
 

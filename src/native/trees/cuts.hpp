@@ -1,5 +1,5 @@
-// Cuts of a column of numbers: at most so many, each at the roundest binary number near the median of its range. What
-// hammemo.kernels.cells.codes says in Python (`_halved`), to the bit.
+// Cuts of a column of numbers: at most so many, each at the roundest binary number near the median
+// of its range. What hammemo.kernels.cells.codes says in Python (`_halved`), to the bit.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,6 @@ struct CutRules {
 };
 
 // Writes the cuts to their places among `most`; the other places keep what they hold.
-void halve(const CountedValues& column, const CutRules& rules, size_t most, double* found);
+void halve(const CountedValues& column, const CutRules& rules, size_t most, double* cuts);
 
 }  // namespace hammemo

@@ -1,14 +1,17 @@
-// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels, or numbers, differ between cells.
+// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels,
+// or numbers, differ between cells.
 //
-// A column is ordered (the steps of a number) or holds names. A node sends a row to its left child where the row's code is at
-// most the node's step, or, in a column of names, where it equals the step. Nodes are numbered depth first, left before right,
-// so the left child of node i is node i + 1.
+// A column is ordered (the steps of a number) or holds names. A node sends a row to its left child
+// where the row's code is at most the node's step, or, in a column of names, where it equals the
+// step. Nodes are numbered depth first, left before right, so the left child of node i is node i
+// + 1.
 //
-// A node tries columns in a random order until `max_columns` of them have more than one code in it. In each it takes the split
-// with the highest sum over both sides of (sum of squared label weights) / weight, for numbers (sum of targets)^2 / weight, or one
-// random split. The highest sum wins; among near-equal sums a hash decides. All that is random is a hash of the seed, the turns
-// from the root, the column and the step, so that one row more or less changes few nodes. Sums are whole numbers up to one
-// division a side, so a tree is the same on every processor.
+// A node tries columns in a random order until `max_columns` of them have more than one code in it.
+// In each it takes the split with the highest sum over both sides of (sum of squared label weights)
+// / weight, for numbers (sum of targets)^2 / weight, or one random split. The highest sum wins;
+// among near-equal sums a hash decides. All that is random is a hash of the seed, the turns from
+// the root, the column and the step, so that one row more or less changes few nodes. Sums are whole
+// numbers up to one division a side, so a tree is the same on every processor.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +22,11 @@ namespace hammemo {
 
 constexpr int32_t LEAF = -1;
 
-// Rows that trees are grown on; all arrays belong to the caller, who has checked labels and the lengths.
+// Rows that trees are grown on; all arrays belong to the caller, who has checked labels and the
+// lengths.
 struct GrowingRows {
-    const uint8_t* codes;  // (columns, rows)
-    const uint8_t* names;  // (columns,): whether a column holds names
+    const uint8_t* codes;    // (columns, rows)
+    const uint8_t* names;    // (columns,): whether a column holds names
     const int32_t* targets;  // labels, or numbers
     const int32_t* weights;
     const uint64_t* words;  // the hash of each row, ascending
@@ -46,15 +50,20 @@ struct Tree {
     size_t size() const { return column.size(); }
 };
 
-// Writes how many copies of each row grow a tree: 63 % of them, by hashes of the row, the copy and the tree. Copies are drawn one
-// by one up to a number; of further ones a fixed share is taken.
-void draw_copies(const uint64_t* words, const int64_t* counts, size_t n, uint64_t tree, int64_t* out);
+// Writes how many copies of each row grow a tree: 63 % of them, by hashes of the row, the copy and
+// the tree. Copies are drawn one by one up to a number; of further ones a fixed share is taken.
+void draw_copies(const uint64_t* words,
+                 const int64_t* counts,
+                 size_t n,
+                 uint64_t tree,
+                 int64_t* out);
 
 // bag: the rows that the tree is grown on, at least one.
 Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules);
 
-// The nodes of many trees, one tree after the other; children are counted from the first node of their tree. The caller has
-// checked that columns are below n_columns and that the children of a node come behind it in its tree.
+// The nodes of many trees, one tree after the other; children are counted from the first node of
+// their tree. The caller has checked that columns are below n_columns and that the children of a
+// node come behind it in its tree.
 struct Forest {
     const int32_t* column;
     const uint8_t* step;
@@ -64,18 +73,19 @@ struct Forest {
     size_t n_trees, n_columns;
 };
 
-// A forest made for walking. A row goes left if its code minus `low`, as a byte, is at most `width`: numbers have the low end 0,
-// names the width 0. A leaf sends every row to itself, so that several rows can walk side by side without a branch.
+// A forest made for walking. A row goes left if its code minus `low`, as a byte, is at most
+// `width`: numbers have the low end 0, names the width 0. A leaf sends every row to itself, so that
+// several rows can walk side by side without a branch.
 class WalkedForest {
-   public:
+public:
     explicit WalkedForest(const Forest& forest);
 
     size_t n_trees() const { return starts_.size() - 1; }
     size_t n_columns() const { return n_columns_; }
     size_t n_nodes() const { return nodes_.size(); }
 
-    // Calls take(row, leaf) for the rows of a tree, in their order; codes: (rows, columns), leaves are counted from the first
-    // node of all trees.
+    // Calls take(row, leaf) for the rows of a tree, in their order; codes: (rows, columns), leaves
+    // are counted from the first node of all trees.
     template <class Take>
     void walk(size_t tree, const uint8_t* codes, size_t n_rows, Take take) const {
         constexpr size_t SIDE_BY_SIDE = 8;
@@ -93,16 +103,21 @@ class WalkedForest {
                     at[i] = next;
                 }
             }
-            for (size_t i = 0; i < SIDE_BY_SIDE; ++i) take(row + i, first + at[i]);
+            for (size_t i = 0; i < SIDE_BY_SIDE; ++i) {
+                take(row + i, first + at[i]);
+            }
         }
         for (; row < n_rows; ++row) {
-            int32_t at = 0, next = 0;
-            while ((next = after(nodes, at, codes + row * n_columns_)) != at) at = next;
+            int32_t at = 0;
+            int32_t next = 0;
+            while ((next = after(nodes, at, codes + row * n_columns_)) != at) {
+                at = next;
+            }
             take(row, first + at);
         }
     }
 
-   private:
+private:
     struct Node {
         int32_t column, right;
         int16_t width;  // -1 for a leaf
@@ -121,7 +136,8 @@ class WalkedForest {
     size_t n_columns_;
 };
 
-// Writes the leaf of each row in each tree, (rows, trees), counted from the first node of all trees. codes: (rows, columns).
+// Writes the leaf of each row in each tree, (rows, trees), counted from the first node of all
+// trees. codes: (rows, columns).
 void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
 
 }  // namespace hammemo

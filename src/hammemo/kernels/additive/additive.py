@@ -159,7 +159,8 @@ class AdditiveDesign:
     def rows(self, values: Floats, name_codes: NDArray[np.uint8]) -> _native.AdditiveRows:
         """Return rows in the coordinates of this design."""
         values, name_codes = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(name_codes, np.uint8)
-        return _native.AdditiveRows.of(values, name_codes, *self._levels, self.pairs)
+        fine, coarse = self._levels
+        return _native.AdditiveRows.of(values=values, names=name_codes, fine=fine, coarse=coarse, pairs=self.pairs)
 
     def levels(self, most_knots: int, most_names: int, reach: int) -> Levels:
         """Return the levels of columns: at most so many knots and names of each."""

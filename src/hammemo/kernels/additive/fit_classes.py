@@ -145,7 +145,14 @@ class _LabelledRows:
         q, entries = phi.shape[1], self.rows.n_entries // max(self.rows.n, 1)
         most = min(_CURVATURE_ROWS, max(2 * q, _CURVATURE_WORK // entries**2))
         found = np.empty((q, q))
-        self.rows.curvature(self.labels, weights, self.design.modes, phi, most, found.reshape(-1))
+        self.rows.curvature(
+            labels=self.labels,
+            weights=weights,
+            modes=self.design.modes,
+            phi=phi,
+            most=most,
+            out=found.reshape(-1),
+        )
         return found
 
     def ridge(self, penalties: Floats) -> Floats:
@@ -157,8 +164,18 @@ class _LabelledRows:
     ) -> Floats:
         """Return the coefficients with the lowest penalised loss, from phi on."""
         found = phi.copy()
-        end = end or (_LONG if self.outputs == 1 else _SHARED_LONG)
-        self.rows.fit(self.labels, weights, self.design.modes, inverse, self.ridge(penalties), self.center, *end, found)
+        steps, tolerance = end or (_LONG if self.outputs == 1 else _SHARED_LONG)
+        self.rows.fit(
+            labels=self.labels,
+            weights=weights,
+            modes=self.design.modes,
+            inverse=inverse,
+            penalties=self.ridge(penalties),
+            center=self.center,
+            steps=steps,
+            tolerance=tolerance,
+            phi=found,
+        )
         return found
 
     def whole(self, phi: Floats) -> Ints:
@@ -220,7 +237,13 @@ def _left_over(rows: _LabelledRows, crossed: Ints, folded: Ints) -> tuple[float,
     for coefficients, counts in zip(crossed, folded, strict=True):
         shares = np.empty(observed.shape)
         scores = row_scores(rows.rows, coefficients)
-        loss += _native.label_shares(scores, rows.labels, counts.astype(np.float64), _MOST_LOSS, shares.reshape(-1))
+        loss += _native.label_shares(
+            scores=scores,
+            labels=rows.labels,
+            weights=counts.astype(np.float64),
+            most=_MOST_LOSS,
+            out=shares.reshape(-1),
+        )
         tested = (counts >> more_bits)[:, None]
         left += tested * np.rint((observed - shares) * NAT).astype(np.int64)
         spread += tested * np.rint(shares * (1 - shares) * NAT).astype(np.int64)

@@ -161,9 +161,19 @@ class BaseAnswers:
     def _ratios(self) -> _native.StepRatios:
         of = self.tables
         columns = of.columns.reshape(len(of.columns), 256 * len(of.constant))
-        tables = (columns, of.levels, of.rights, of.pairs, of.widths, of.starts, of.blocks, of.constant)
-        places = self.base.labels.find(self.labels)
-        return _native.StepRatios.of(*tables, self.base.prior, places, np.ascontiguousarray(self.weights, np.float64))
+        return _native.StepRatios.of(
+            columns=columns,
+            levels=of.levels,
+            rights=of.rights,
+            pairs=of.pairs,
+            widths=of.widths,
+            starts=of.starts,
+            blocks=of.blocks,
+            constant=of.constant,
+            prior=self.base.prior,
+            places=self.base.labels.find(self.labels),
+            weights=np.ascontiguousarray(self.weights, np.float64),
+        )
 
     def add(self, rows: NDArray[np.uint8], totals: Floats) -> None:
         """Add the weighted ratios of rows to their scores: (m, labels)."""

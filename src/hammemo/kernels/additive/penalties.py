@@ -82,7 +82,12 @@ def next_pairs(
     scores = np.empty(len(firsts))
     sizes = own.max(axis=1).astype(np.int64) + 1
     _native.pair_scores(
-        own, sizes, np.ascontiguousarray(left[:most]), np.ascontiguousarray(spread[:most]), shrinkage, scores
+        cells=own,
+        sizes=sizes,
+        left=np.ascontiguousarray(left[:most]),
+        spread=np.ascontiguousarray(spread[:most]),
+        shrinkage=shrinkage,
+        out=scores,
     )
     known = set(map(tuple, design.pairs.tolist()))
     is_new = np.array([pair not in known for pair in zip(firsts.tolist(), seconds.tolist(), strict=True)])

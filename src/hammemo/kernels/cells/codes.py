@@ -176,7 +176,9 @@ def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[F
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
     """
     found = np.full(most, np.nan)
-    _native.halved_cuts(*column, least, band, _BAND_ROWS, found)
+    _native.halved_cuts(
+        values=column.distinct, upto=column.upto, least=least, band=band, band_rows=_BAND_ROWS, cuts=found
+    )
     places = np.flatnonzero(~np.isnan(found))
     return found[places], places
 

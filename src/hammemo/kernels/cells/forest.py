@@ -230,7 +230,9 @@ class Forest:
     @cached_property
     def compiled(self) -> _native.Forest:
         """The trees in compiled code."""
-        return _native.Forest(self.column, self.step, self.right, self.starts, self.is_name)
+        return _native.Forest(
+            column=self.column, step=self.step, right=self.right, starts=self.starts, names=self.is_name
+        )
 
     def __getstate__(self) -> dict[str, object]:
         names = ("column", "step", "right", "level", "starts", "is_name")
@@ -278,8 +280,19 @@ def grown_forest(
         tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": of_best}[kind]
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {rules.first + tree}")[0]
-        arrays = (codes[:width], is_name[:width], of_rows, weights, bag)
-        return _native.grow_tree(*arrays, n_labels, rules.least, most, not is_best, tree_seed, words)
+        return _native.grow_tree(
+            codes=codes[:width],
+            names=is_name[:width],
+            targets=of_rows,
+            weights=weights,
+            bag=bag,
+            n_labels=n_labels,
+            min_weight=rules.least,
+            max_columns=most,
+            random_split=not is_best,
+            seed=tree_seed,
+            words=words,
+        )
 
     trees = in_threads(grown, range(rules.of_a_kind * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))

@@ -179,10 +179,19 @@ def number_features(
     leaves, is_out : (m, trees); numbers : (m,); returned : (m, `N_FEATURES`)
     """
     out = np.empty((len(leaves), N_FEATURES))
-    held, amounts = (forest.cell_rows, cells.counts, cells.sums), np.array(AMOUNTS)
+    amounts = np.array(AMOUNTS)
 
     def written(part: slice) -> None:
-        _native.number_features(leaves[part], is_out[part].view(np.uint8), *held, numbers[part], amounts, out[part])
+        _native.number_features(
+            leaves=leaves[part],
+            is_out=is_out[part].view(np.uint8),
+            cells=forest.cell_rows,
+            counts=cells.counts,
+            sums=cells.sums,
+            numbers=numbers[part],
+            amounts=amounts,
+            out=out[part],
+        )
 
     in_threads(written, thread_pieces(len(leaves), _FEATURE_ROWS, each=1))
     return out

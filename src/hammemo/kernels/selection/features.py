@@ -61,7 +61,9 @@ class SiteRatios:
         """The compiled tables of the copies."""
         codes = np.ascontiguousarray(self.copies.codes.T, np.int32)
         labels, sizes = self.copies.labels.astype(np.int32), self.copies.sizes.astype(np.int32)
-        return _native.SiteScan(codes, sizes, labels, self.prior, np.array(SMOOTHING), self.n)
+        return _native.SiteScan(
+            codes=codes, sizes=sizes, labels=labels, prior=self.prior, amounts=np.array(SMOOTHING), n=self.n
+        )
 
     @property
     def test_rows(self) -> Ints:
@@ -140,7 +142,15 @@ class Features:
         """
         gradient, curvature = np.empty(n_features), np.empty((n_features, n_features))
         n_sites = n_features // len(SMOOTHING)
-        self.tables.sums(np.ascontiguousarray(probabilities), n_sites, first, last, LEAST_LIKELY, gradient, curvature)
+        self.tables.sums(
+            probabilities=np.ascontiguousarray(probabilities),
+            n_sites=n_sites,
+            first=first,
+            last=last,
+            least=LEAST_LIKELY,
+            gradient=gradient,
+            curvature=curvature,
+        )
         return gradient, curvature
 
     def observed_by_label(self, weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:

@@ -77,7 +77,13 @@ class ScoreTests:
         gradients, curvatures = np.empty((len(sites), n_amounts)), np.empty((len(sites), n_amounts, n_amounts))
         rows, tested, scan = self._rows.astype(np.int32), np.ascontiguousarray(probabilities), self._ratios.scan
         in_threads(
-            lambda part: scan.sums(columns[part], rows, tested, gradients[part], curvatures[part]),
+            lambda part: scan.sums(
+                sites=columns[part],
+                rows=rows,
+                probabilities=tested,
+                gradients=gradients[part],
+                curvatures=curvatures[part],
+            ),
             thread_pieces(len(sites), _PIECE_SITES),
         )
         places = np.argsort(order)

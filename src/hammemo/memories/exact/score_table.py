@@ -108,14 +108,14 @@ class ScoreTable:
         tuples = [found.rows().ravel().astype(np.int32) for found in whole.table.tuples[:n_sites]]
         starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
         self._compiled = _native.ScoreTable(
-            h,
-            np.cumsum([0, *map(len, positions)]),
-            np.array([place for site in positions for place in site], np.int64),
-            starts,
-            np.concatenate([np.empty(0, np.int32), *tuples]),
-            np.ascontiguousarray(whole.values[: starts[-1]]),
-            whole.base,
-            secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
+            h=h,
+            site_starts=np.cumsum([0, *map(len, positions)]),
+            positions=np.array([place for site in positions for place in site], np.int64),
+            row_starts=starts,
+            tuples=np.concatenate([np.empty(0, np.int32), *tuples]),
+            values=np.ascontiguousarray(whole.values[: starts[-1]]),
+            base=whole.base,
+            seed=secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
         )
 
     def scores(self, contexts: Contexts) -> Floats:

@@ -165,20 +165,20 @@ class RowLayout:
         doubled = [2 * part.astype(np.uint64, order="C") for part in self.reserved.places]  # as the loops write places
         entries = [part if part.shape[1] > 1 else single for part in doubled]
         return _native.Layout(
-            self.sites.h,
-            self.sites.positions,
-            self.multipliers,
-            self.tuple_seeds,
-            self.groups,
-            [np.require(words, requirements=_LAID_OUT) for words in self.reserved.hashes],
-            entries,
-            hashes,
-            places,
-            checks,
-            np.where(self.single_rows < 0, _NO_ROW, self.single_rows)[:-1].astype(np.uint32),
-            self.buckets,
-            number_key(self.seed, self.key),
-            self.key is not None,
+            h=self.sites.h,
+            positions=self.sites.positions,
+            multipliers=self.multipliers,
+            tuple_seeds=self.tuple_seeds,
+            groups=self.groups,
+            reserved=[np.require(words, requirements=_LAID_OUT) for words in self.reserved.hashes],
+            entries=entries,
+            token_hashes=hashes,
+            token_places=places,
+            token_checks=checks,
+            single_rows=np.where(self.single_rows < 0, _NO_ROW, self.single_rows)[:-1].astype(np.uint32),
+            buckets=self.buckets,
+            integer_key=number_key(self.seed, self.key),
+            keyed=self.key is not None,
         )
 
     def integer_tokens(self) -> tuple[Words, NDArray[np.uint32], Words]:

@@ -88,7 +88,7 @@ class StreamCounter:
         mask = np.full(len(columns), -1, np.int32)
         targets = block.targets()
         mask[targets] = columns[targets]
-        self._layout.compiled.count_stream(*source, mask, self._cells)
+        self._layout.compiled.count_stream(*source, columns=mask, cells=self._cells)
         self._totals += np.bincount(mask[mask >= 0], minlength=len(self._totals))
 
     def label_counts(self) -> LabelCounts:
@@ -362,7 +362,9 @@ class Hashed(Memory):
         cells = layout.cells(self._tables.width)
         ones = bool((examples.multiplicity == 1).all())
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
-        layout.compiled.count(*layout.source(examples.contexts), columns.astype(np.int32), multiplicity, cells)
+        layout.compiled.count(
+            *layout.source(examples.contexts), columns=columns.astype(np.int32), multiplicity=multiplicity, cells=cells
+        )
         return layout.touched(cells)
 
     def _counts_left(self, counts: LabelCounts) -> Ints:

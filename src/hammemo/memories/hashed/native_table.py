@@ -106,7 +106,7 @@ class NativeTable:
         if self.loops is None:
             return self.plain_scores(contexts)
         out = np.empty((len(contexts), self._n_labels))
-        self.loops.scores(*self._layout.source(contexts), out, self._threads)
+        self.loops.scores(*self._layout.source(contexts), out=out, threads=self._threads)
         missed = self._without_base(contexts)
         if len(missed):
             out[missed] = self.plain_scores(contexts[missed])
@@ -117,7 +117,7 @@ class NativeTable:
         if self.loops is None:
             return np.asarray(self._plain_divided(contexts).argmax(axis=1))
         out = np.empty(len(contexts), np.int32)
-        self.loops.winners(*self._layout.source(contexts), out, self._threads)
+        self.loops.winners(*self._layout.source(contexts), out=out, threads=self._threads)
         missed = self._without_base(contexts)
         if len(missed):
             out[missed] = self._plain_divided(contexts[missed]).argmax(axis=1)
@@ -128,7 +128,7 @@ class NativeTable:
         if self.loops is None:
             return top_columns(self._plain_divided(contexts), k)
         out = np.empty((len(contexts), min(k, self._n_labels)), np.int32)
-        self.loops.leaders(*self._layout.source(contexts), out, self._threads)
+        self.loops.leaders(*self._layout.source(contexts), out=out, threads=self._threads)
         missed = self._without_base(contexts)
         if len(missed):
             out[missed] = top_columns(self._plain_divided(contexts[missed]), k)
@@ -167,7 +167,7 @@ class NativeTable:
         """Return whether the answers' scores here are above all rivals' scores in `upper`; both are compiled."""
         out = np.empty(len(contexts), np.uint8)
         source = self._layout.source(contexts)
-        self.loops.prove(upper.loops, *source, answers.astype(np.int32), out, self._threads)
+        self.loops.prove(upper.loops, *source, answers=answers.astype(np.int32), out=out, threads=self._threads)
         return out.astype(bool)
 
     def plain_scores(self, contexts: Contexts) -> Floats:

@@ -268,7 +268,9 @@ class HashedTables(Compiled):
             return self._sums(rows, weights)
         counts, sums, out = self._raw.read(rows), self._raw.shared_sums, np.empty((len(rows), len(self.labels)))
         weights = np.ascontiguousarray(weights, np.float64)
-        self.layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
+        self.layout.compiled.centred_sums(
+            rows=rows, counts=counts, shared_sums=sums, weights=weights, out=out, scale=2.0**-FRACTION_BITS
+        )
         return out
 
     def _sums(self, rows: Ints, weights: Floats) -> Floats:

@@ -79,10 +79,21 @@ class LiveLeaders:
             of_part = None if scores is None else scores[part]
             if mask.has_lists:
                 lists = mask[part]
-                given = lists.starts, lists.listed, lists.lists_allow
-                self._compiled.leaders(ranks, numbers, columns[part], of_part, is_open, *given, power)
+                self._compiled.leaders(
+                    ranks=ranks,
+                    numbers=numbers,
+                    out=columns[part],
+                    scores=of_part,
+                    is_open=is_open,
+                    starts=lists.starts,
+                    listed=lists.listed,
+                    lists_allow=lists.lists_allow,
+                    power=power,
+                )
             else:  # then nothing is made for every label
-                self._compiled.leaders(ranks, numbers, columns[part], of_part, is_open, power=power)
+                self._compiled.leaders(
+                    ranks=ranks, numbers=numbers, out=columns[part], scores=of_part, is_open=is_open, power=power
+                )
         return columns, scores
 
     def _pieces(self, contexts: Contexts, k: int) -> Iterator[tuple[slice, Ints, Ints]]:
@@ -116,14 +127,14 @@ def live_leaders(reader: SparseCounts, components: Components, trust: Floats, di
         for site in (*tabled(sites), *without_table)
     ]
     mixture = _native.LiveMixture(
-        live.version,
-        known.columns[:-1],
-        len(known.labels),
-        trust,
-        discounts,
-        [(table.version, *table.store.labels_in(store)) for table in inner],
-        np.array(parts, np.int64).reshape(-1, 3),
-        MOST_WHOLE,
-        PATIENCE,
+        sites=live.version,
+        columns=known.columns[:-1],
+        n_labels=len(known.labels),
+        trust=trust,
+        discounts=discounts,
+        tables=[(table.version, *table.store.labels_in(store)) for table in inner],
+        parts=np.array(parts, np.int64).reshape(-1, 3),
+        most_whole=MOST_WHOLE,
+        patience=PATIENCE,
     )
     return LiveLeaders(mixture, [store, *(table.store for table in inner)])

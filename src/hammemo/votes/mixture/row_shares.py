@@ -46,6 +46,14 @@ class RowShares:
         """Return what the rows of each context add to the score of each label; `totals` is all trust of a context."""
         weights, entries = self.trust / totals[self.contexts], self.entries
         scores, lost = np.zeros((len(totals), n_labels)), np.ascontiguousarray(self.lost)
-        rows = (self.contexts, weights, self.kept, lost, entries.lengths, entries.columns, entries.counts)
-        _native.add_row_shares(*rows, scores)
+        _native.add_row_shares(
+            contexts=self.contexts,
+            weights=weights,
+            kept=self.kept,
+            lost=lost,
+            lengths=entries.lengths,
+            columns=entries.columns,
+            counts=entries.counts,
+            scores=scores,
+        )
         return scores

@@ -148,10 +148,20 @@ class Segment(Cached):
         index = [one.reshape(-1, width) for one, width in zip(self._memory_index, words, strict=True)]
         blocks = np.array([_block(rows) for rows in self._rows], np.uint64)
         n_own, touch = self._plans[0].n if self._plans else 2, self._touch
-        rows = (number, self.name, n_own, self._rows, index, blocks)
-        entries = (self.arrays["entries"], np.array(self.arrays["entry_widths"]))
-        file = None if touch is None else touch.data[: len(touch.checked) * PAGE]
-        table.prepare(*rows, *entries, ranks, labels, file, None if touch is None else touch.checked.view(np.uint8))
+        table.prepare(
+            number=number,
+            name=self.name,
+            n_own=n_own,
+            records=self._rows,
+            index=index,
+            blocks=blocks,
+            entries=self.arrays["entries"],
+            widths=np.array(self.arrays["entry_widths"]),
+            ranks=ranks,
+            labels=labels,
+            file=None if touch is None else touch.data[: len(touch.checked) * PAGE],
+            checked=None if touch is None else touch.checked.view(np.uint8),
+        )
 
     def check(self, first: Ints, stop: Ints) -> None:
         """Check pages of the file, or raise an error that names it."""

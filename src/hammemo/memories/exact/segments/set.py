@@ -91,8 +91,15 @@ class SegmentSet(Cached):
         ends = np.array([view.ends or (2**62, -1) for view in self._views], np.int64).reshape(-1, 2)
         firsts, lasts = np.ascontiguousarray(ends.T)
         signs = np.array([sign for _, sign, _ in self.segments], np.int64)
-        frame = (self.sites.h, list(self.sites.positions), len(self.vocabulary), len(self.labels))
-        return _native.SegmentTable(*frame, firsts, lasts, signs)
+        return _native.SegmentTable(
+            h=self.sites.h,
+            positions=list(self.sites.positions),
+            n_tokens=len(self.vocabulary),
+            n_labels=len(self.labels),
+            firsts=firsts,
+            lasts=lasts,
+            signs=signs,
+        )
 
     @property
     def is_compiled(self) -> bool:
@@ -115,15 +122,26 @@ class SegmentSet(Cached):
         """
         table, out = self._compiled, np.empty(len(ranks), np.int64)
         assert table is not None
-        own = (ranks, weights, extras, columns.map, columns.n, divisor, out)
-        self._until_complete(lambda: table.winners(*own))
+        self._until_complete(
+            lambda: table.winners(
+                tokens=ranks,
+                weights=weights,
+                extras=extras,
+                columns=columns.map,
+                n_columns=columns.n,
+                divisor=divisor,
+                out=out,
+            )
+        )
         return out
 
     def sums(self, ranks: Ints, weights: Floats, extras: list[Extra], columns: Columns) -> Floats:
         """Return the weighted sums over sites of the counts, added in the order of the sites: (m, L)."""
         table, out = self._compiled, np.empty((len(ranks), columns.n))
         assert table is not None
-        self._until_complete(lambda: table.sums(ranks, weights, extras, columns.map, out))
+        self._until_complete(
+            lambda: table.sums(tokens=ranks, weights=weights, extras=extras, columns=columns.map, out=out)
+        )
         return out
 
     def counts(self, ranks: Ints, labels: Ints) -> Ints:
@@ -156,7 +174,9 @@ class SegmentSet(Cached):
 
         def ask() -> Ints:
             nonlocal read
-            missing, *read = table.read(site, tuples, extras, columns.map, columns.n)
+            missing, *read = table.read(
+                site=site, tuples=tuples, extras=extras, columns=columns.map, n_columns=columns.n
+            )
             return missing
 
         self._until_complete(ask)

@@ -8,12 +8,13 @@
 
 namespace hammemo {
 
-// Space for numbers that are written before they are read. It is not filled, and where it is small it is not allocated
-// either: for a single query both would take longer than the answer.
+// Space for numbers that are written before they are read. It is not filled, and where it is small
+// it is not allocated either: for a single query both would take longer than the answer.
 class Space {
 public:
     explicit Space(size_t bytes)
-        : far_(bytes > sizeof near_ ? new std::byte[bytes] : nullptr), next_(far_ ? far_.get() : near_) {}
+        : far_(bytes > sizeof near_ ? new std::byte[bytes] : nullptr),
+          next_(far_ ? far_.get() : near_) {}
     Space(const Space&) = delete;
     Space& operator=(const Space&) = delete;
 
@@ -35,8 +36,11 @@ class TokensOwner {
 public:
     static constexpr size_t BYTES = 3 * sizeof(uint64_t) + 1;  // a token
     explicit TokensOwner(size_t room)
-        : space_(room * BYTES), view_{space_.take<uint64_t>(room), space_.take<uint64_t>(room),
-                                      space_.take<uint64_t>(room), space_.take<uint8_t>(room)} {}
+        : space_(room * BYTES),
+          view_{space_.take<uint64_t>(room),
+                space_.take<uint64_t>(room),
+                space_.take<uint64_t>(room),
+                space_.take<uint8_t>(room)} {}
     const Tokens& view() const { return view_; }
 
 private:
@@ -48,7 +52,10 @@ class FeaturesOwner {
 public:
     static constexpr size_t BYTES = 2 * sizeof(uint64_t) + 1;  // a feature
     explicit FeaturesOwner(size_t room)
-        : space_(room * BYTES), view_{space_.take<uint64_t>(room), space_.take<uint64_t>(room), space_.take<uint8_t>(room)} {}
+        : space_(room * BYTES),
+          view_{space_.take<uint64_t>(room),
+                space_.take<uint64_t>(room),
+                space_.take<uint8_t>(room)} {}
     const Features& view() const { return view_; }
 
 private:
@@ -59,7 +66,8 @@ private:
 class ScratchOwner {
 public:
     explicit ScratchOwner(const LayoutView& layout)
-        : space_(BLOCK * (layout.h * TokensOwner::BYTES + FeaturesOwner::BYTES + layout.n_sites * sizeof(uint32_t))) {
+        : space_(BLOCK * (layout.h * TokensOwner::BYTES + FeaturesOwner::BYTES +
+                          layout.n_sites * sizeof(uint32_t))) {
         const size_t room = layout.h * BLOCK;
         auto* words = space_.take<uint64_t>(3 * room + 2 * BLOCK);
         view_.rows = space_.take<uint32_t>(layout.n_sites * BLOCK);

@@ -10,8 +10,12 @@ namespace {
 template <class RowType, class SumType>
 struct Vector;
 
-inline int first_set(int mask) { return __builtin_ctzll(static_cast<uint32_t>(mask) | 1ull << 63); }
-inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+inline int first_set(int mask) {
+    return __builtin_ctzll(static_cast<uint32_t>(mask) | 1ull << 63);
+}
+inline __m256i load(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
 
 template <>
 struct Vector<int16_t, int16_t> {
@@ -25,9 +29,12 @@ struct Vector<int16_t, int16_t> {
     static Register add(Register a, Register b) { return _mm256_add_epi16(a, b); }
     static Register max(Register a, Register b) { return _mm256_max_epi16(a, b); }
     static Sum highest(Register a) {
-        const __m128i half = _mm_max_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-        const __m128i flip = _mm_set1_epi16(0x7FFF);  // the signed maximum is the unsigned minimum of the flipped
-        return static_cast<Sum>(_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(half, flip)), 0) ^ 0x7FFF);
+        const __m128i half =
+            _mm_max_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+        // The signed maximum is the unsigned minimum of the flipped.
+        const __m128i flip = _mm_set1_epi16(0x7FFF);
+        return static_cast<Sum>(_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(half, flip)), 0) ^
+                                0x7FFF);
     }
     static int first_equal(Register a, Sum value) {
         return first_set(_mm256_movemask_epi8(_mm256_cmpeq_epi16(a, _mm256_set1_epi16(value)))) / 2;
@@ -51,7 +58,8 @@ struct Vector<int32_t, int32_t> {
         return _mm_cvtsi128_si32(_mm_max_epi32(top, _mm_shuffle_epi32(top, 0xB1)));
     }
     static int first_equal(Register a, Sum value) {
-        return first_set(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(a, _mm256_set1_epi32(value)))));
+        return first_set(_mm256_movemask_ps(
+            _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, _mm256_set1_epi32(value)))));
     }
 };
 
