@@ -34,6 +34,12 @@ def make_targets(model: Any, X: np.ndarray) -> np.ndarray:
     return np.asarray((sums > 0).astype(int) if model is MemoryClassifier else sums)
 
 
+def make_product_targets(model: Any, X: np.ndarray) -> np.ndarray:
+    """Return labels or numbers that show only in the product of two columns."""
+    product = np.nan_to_num(X[:, 100]) * np.nan_to_num(X[:, 200])
+    return np.asarray((product > 0).astype(int) if model is MemoryClassifier else product)
+
+
 def forms_of(X: np.ndarray) -> dict[str, Any]:
     frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X))
     return {
@@ -67,7 +73,7 @@ def test_all_forms_give_the_same_model(model: Any, share: float) -> None:
 def test_refit_after_any_history_is_a_fit(model: Any, data: st.DataObject) -> None:
     share = data.draw(st.sampled_from([0.05, 1.0]))
     X = make_table(60, share, seed=data.draw(st.integers(0, 100)))
-    y = make_targets(model, X)
+    y = data.draw(st.sampled_from([make_targets, make_product_targets]))(model, X)
     forms: list[Any] = [lambda rows: rows, sparse.csr_matrix, sparse.csc_array]
     left = list(range(30))
     learner = model(random_state=0).fit(X[:30], y[:30])
@@ -173,6 +179,14 @@ def test_names_and_dates_beside_many_numbers(model: Any) -> None:
     assert fitted.contributions(frame[:2])[0].shape[:2] == (2, N + 2)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_products_of_columns_are_learned(model: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(600, N))
+    y = make_product_targets(model, X)
+    learner = model(random_state=0).fit(X[:300], y[:300])
+    assert learner.score(X[300:], y[300:]) > 0.8
+
+
 def test_the_number_of_columns_hardly_limits() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 70_000))
@@ -184,7 +198,7 @@ def test_the_number_of_columns_hardly_limits() -> None:
 def test_graphs_of_wide_tables_are_refused_with_a_way_out() -> None:
     X = make_table(40, 1.0)
     for model in MODELS:
-        with pytest.raises(NotImplementedError, match="300 columns"):
+        with pytest.raises(NotImplementedError, match="600 columns"):
             model(random_state=0).fit(X, make_targets(model, X)).compile().graph(None)
 
 
