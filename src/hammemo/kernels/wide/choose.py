@@ -16,7 +16,8 @@ of them. All other columns still count in the linear scores (:mod:`hammemo.kerne
 
 A column is also chosen by its square, and in tables of up to about two thousand columns by its products with others
 (:mod:`hammemo.kernels.wide.products`). Chosen by held-out rows of normal numbers, 300 rows x 600 columns: labels that
-follow squares .69 without products, .12 with them; the sign of a product .69 and .06; six columns on a line .21 and .21.
+follow squares have log-loss .69 without products and .12 with them; the sign of a product .69 and .06; six columns on
+a line .21 and .21.
 
 .. [1] Laurent and Massart (2000), Adaptive estimation of a quadratic functional by model selection, lemma 1.
 """
