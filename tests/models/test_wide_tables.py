@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 
@@ -232,3 +233,15 @@ def test_time_does_not_grow_faster_than_columns(model: Any) -> None:
             runs.append(time.process_time() - started)
         seconds[n] = min(runs)
     assert seconds[2000] < 5 * seconds[500]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_too_many_columns_of_names_are_refused_with_the_way_out(model: Any) -> None:
+    X = np.random.default_rng(0).integers(0, 3, size=(12, 4_097)).astype(str).astype(object)
+    y = np.arange(12) % 2
+    expected = r"X has 4,097 columns of names, and a model takes at most 4,096\. Leave out columns.*OneHotEncoder"
+    for learn in (model(random_state=0).fit, model(random_state=0).partial_fit):
+        with pytest.raises(ValueError, match=expected):
+            learn(X, y)
+    encoded = OneHotEncoder().fit_transform(X)
+    assert model(random_state=0).fit(encoded, y).predict(encoded).shape == (12,)

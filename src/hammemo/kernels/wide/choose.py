@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.kernels.sites import MAX_SITES
 from hammemo.kernels.wide.fit_scores import LabelTargets, NumberTargets, Targets, fit_scores
 from hammemo.kernels.wide.narrowing import Narrowing
 from hammemo.kernels.wide.products import (
@@ -223,6 +224,17 @@ def _standardize(targets: Array, counts: Ints) -> Floats:
     left = reduced - float(np.add.reduce(reduced * counts)) / n
     spread = float(np.sqrt(np.add.reduce(left**2 * counts) / n))
     return np.asarray(left / spread if spread > 0 else 0.0 * left)
+
+
+def refuse_many_names(kinds: str) -> None:
+    """Refuse a table with more columns of names than sites are compared: no few of them are chosen, as of numbers."""
+    n_names = kinds.count(ColumnKind.NAMES)
+    if n_names > MAX_SITES:
+        raise ValueError(
+            f"X has {n_names:,} columns of names, and a model takes at most {MAX_SITES:,}. Leave out columns, or make "
+            "numbers of the names: OneHotEncoder().fit_transform(X) of scikit-learn is a sparse table of numbers, "
+            "which may have many more columns."
+        )
 
 
 def is_wide(kinds: str) -> bool:
