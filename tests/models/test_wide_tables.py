@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 
@@ -32,6 +33,12 @@ def make_table(n_rows: int, share: float, seed: int = 0) -> np.ndarray:
 def make_targets(model: Any, X: np.ndarray) -> np.ndarray:
     sums = np.nan_to_num(X[:, :3]).sum(axis=1)
     return np.asarray((sums > 0).astype(int) if model is MemoryClassifier else sums)
+
+
+def make_product_targets(model: Any, X: np.ndarray) -> np.ndarray:
+    """Return labels or numbers that show only in the product of two columns."""
+    product = np.nan_to_num(X[:, 100]) * np.nan_to_num(X[:, 200])
+    return np.asarray((product > 0).astype(int) if model is MemoryClassifier else product)
 
 
 def forms_of(X: np.ndarray) -> dict[str, Any]:
@@ -67,7 +74,7 @@ def test_all_forms_give_the_same_model(model: Any, share: float) -> None:
 def test_refit_after_any_history_is_a_fit(model: Any, data: st.DataObject) -> None:
     share = data.draw(st.sampled_from([0.05, 1.0]))
     X = make_table(60, share, seed=data.draw(st.integers(0, 100)))
-    y = make_targets(model, X)
+    y = data.draw(st.sampled_from([make_targets, make_product_targets]))(model, X)
     forms: list[Any] = [lambda rows: rows, sparse.csr_matrix, sparse.csc_array]
     left = list(range(30))
     learner = model(random_state=0).fit(X[:30], y[:30])
@@ -173,6 +180,14 @@ def test_names_and_dates_beside_many_numbers(model: Any) -> None:
     assert fitted.contributions(frame[:2])[0].shape[:2] == (2, N + 2)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_products_of_columns_are_learned(model: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(600, N))
+    y = make_product_targets(model, X)
+    learner = model(random_state=0).fit(X[:300], y[:300])
+    assert learner.score(X[300:], y[300:]) > 0.8
+
+
 def test_the_number_of_columns_hardly_limits() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 70_000))
@@ -184,7 +199,7 @@ def test_the_number_of_columns_hardly_limits() -> None:
 def test_graphs_of_wide_tables_are_refused_with_a_way_out() -> None:
     X = make_table(40, 1.0)
     for model in MODELS:
-        with pytest.raises(NotImplementedError, match="300 columns"):
+        with pytest.raises(NotImplementedError, match="600 columns"):
             model(random_state=0).fit(X, make_targets(model, X)).compile().graph(None)
 
 
@@ -218,3 +233,15 @@ def test_time_does_not_grow_faster_than_columns(model: Any) -> None:
             runs.append(time.process_time() - started)
         seconds[n] = min(runs)
     assert seconds[2000] < 5 * seconds[500]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_too_many_columns_of_names_are_refused_with_the_way_out(model: Any) -> None:
+    X = np.random.default_rng(0).integers(0, 3, size=(12, 4_097)).astype(str).astype(object)
+    y = np.arange(12) % 2
+    expected = r"X has 4,097 columns of names, and a model takes at most 4,096\. Leave out columns.*OneHotEncoder"
+    for learn in (model(random_state=0).fit, model(random_state=0).partial_fit):
+        with pytest.raises(ValueError, match=expected):
+            learn(X, y)
+    encoded = OneHotEncoder().fit_transform(X)
+    assert model(random_state=0).fit(encoded, y).predict(encoded).shape == (12,)

@@ -8,6 +8,7 @@ arrays before anything is allocated that a declared number could make large.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -374,11 +375,20 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
         beside = field(described, "kept", dict, type(None))
         kept = None if beside is None else _empty_store(beside, h, key).kept
         return DigestStore(h, seed, None if described["key"] is None else key, beside=kept)
-    exactly(described, ("of", "seed", "most", "threshold"))
+    has_values = kind == "rows" and h == 1
+    exactly(described, ("of", "seed", "most", "threshold"), optional=("most_values",) if has_values else ())
     most, threshold = (field(described, name, int) for name in ("most", "threshold"))
     if not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
         raise ValueError("what it keeps has an impossible size or threshold")
-    return (KeptRows if kind == "rows" else KeptDocuments).empty(h, seed, most, threshold)
+    if kind == "documents":
+        return KeptDocuments.empty(h, seed, most, threshold)
+    empty = KeptRows.empty(h, seed, most, threshold)
+    if "most_values" not in described:
+        return empty
+    most_values = field(described, "most_values", int)
+    if not 1 <= most_values < 2**53:
+        raise ValueError("what it keeps has an impossible size")
+    return replace(empty, most_values=most_values)
 
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:

@@ -42,6 +42,10 @@ MOST_ROWS: Final = 200_000
 MOST_TOKENS: Final = 2**26
 """The most tokens of these rows, labels included."""
 
+_TOKEN_BYTES: Final = 8
+"""Where a row is one token, a string counts as one token for so many characters: a packed row of a wide table
+(:mod:`hammemo.tokens.packed_rows`) has a character for each byte of its numbers."""
+
 _ROW_BY_ROW: Final = 16
 """Edits of up to this number of rows go into the overlay; so do those of up to 1/32 of the base."""
 
@@ -73,6 +77,10 @@ class KeptRows(Kept):
         The hashes, ascending.
     overlay : LayeredCounts
         How much more often, or less, rows are stored than in the base.
+    most_values : int, optional
+        How many tokens rows have at most, by the length of their strings; None where only rows are limited.
+    overlay_values : int
+        At least the tokens of the rows of the overlay.
 
     Examples
     --------
@@ -91,16 +99,23 @@ class KeptRows(Kept):
     counts: Array = field(default_factory=_no_codes)
     words: Words = field(default_factory=lambda: np.empty(0, np.uint64))
     overlay: LayeredCounts[Row] = field(default_factory=LayeredCounts)
+    most_values: int | None = None
+    overlay_values: int = 0
 
     @classmethod
     def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptRows:
         """Return one with no rows, and room for `most` of them; by default as many as the two budgets allow."""
-        room = max(1, min(MOST_ROWS, MOST_TOKENS // (h + 1))) if most is None else most
-        return cls(h, seed, room, threshold, codes=np.empty((0, h), np.uint8))
+        codes = np.empty((0, h), np.uint8)
+        if most is not None:
+            return cls(h, seed, most, threshold, codes=codes)
+        room = max(1, min(MOST_ROWS, MOST_TOKENS // (h + 1)))
+        most_values = MOST_TOKENS if h == 1 else None  # a row of one token may be a packed one, of any size
+        return cls(h, seed, room, threshold, codes=codes, most_values=most_values)
 
     def __getstate__(self) -> dict[str, Any]:
         base = self.base  # a row that was forgotten is in base and overlay still: copies do not have it
-        return {name: value for name, value in vars(base).items() if name not in ("base", "_lookup")}
+        caches = ("base", "_lookup", "_sizes", "n_values")
+        return {name: value for name, value in vars(base).items() if name not in caches}
 
     def __len__(self) -> int:
         return len(self.base.words)
@@ -120,13 +135,35 @@ class KeptRows(Kept):
         """The same rows without an overlay."""
         counts = self.overlay.counts()
         if not counts:
-            return replace(self, overlay=LayeredCounts()) if self.overlay.n_entries else self
+            if not self.overlay.n_entries:
+                return self
+            return replace(self, overlay=LayeredCounts(), overlay_values=0)
         keys = list(counts)
         X = object_array(token for key in keys for token in key[:-1]).reshape(len(keys), self.h)
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
-        made = replace(self, overlay=LayeredCounts()).with_copies(rows, times, example_words(rows, self.seed))
-        return made.below(made.threshold_for(distinct_numbers(made.words))) if len(made.words) > made.most else made
+        plain = replace(self, overlay=LayeredCounts(), overlay_values=0)
+        whole = plain.with_copies(rows, times, example_words(rows, self.seed))
+        return whole.within_budget()
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        """How many tokens each row of the base has, its label included."""
+        contexts = Contexts.with_ranks(self.tokens, self.codes.astype(np.int64) - 1)
+        return _sizes_of_rows(contexts)
+
+    @cached_property
+    def n_values(self) -> int:
+        """How many tokens the rows of the base have, by the length of their strings, labels included."""
+        return int(self._sizes.sum())
+
+    def within_budget(self) -> KeptRows:
+        """Return the base with its threshold low enough for its rows, and for their tokens."""
+        has_many_values = self.most_values is not None and self.n_values > self.most_values
+        if not has_many_values and len(self.words) <= self.most:
+            return self
+        sizes = None if self.most_values is None else self._sizes
+        return self.below(self.threshold_for(self.words, sizes))
 
     def examples(self) -> Examples:
         """Return the rows in the order of their hashes."""
@@ -158,7 +195,7 @@ class KeptRows(Kept):
             return self._overlaid(_counted(examples if len(low) == len(words) else examples.rows(low)), sign)
         base = self.base
         if sign > 0:
-            base = base.with_room_for(words)
+            base = base.with_room_for(words, examples.contexts)
         low = np.flatnonzero(base.are_low(words))
         rows = examples if len(low) == len(words) else examples.rows(low)
         return base.with_copies(rows, sign * rows.multiplicity, words[low])
@@ -185,6 +222,10 @@ class KeptRows(Kept):
         vars(kept).pop("base", None)
         n = overlay.n_entries
         may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
+        if self.most_values is not None and sign > 0:
+            values = self.overlay_values + sum(map(_size_of_row, rows))
+            vars(kept)["overlay_values"] = values
+            may_be_too_many = may_be_too_many or values + self.n_values > self.most_values
         return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
     def plus(self, other: ModelStore, sign: int) -> KeptRows | None:
@@ -208,15 +249,32 @@ class KeptRows(Kept):
         if sign < 0:
             return super().with_windows(block, labels, sign)
         places, words = window_words(block, labels, self.seed)
-        base = self.base.with_room_for(words)
+        if self.most_values is None:
+            base = self.base.with_room_for(words)
+        else:
+            windows = Examples.of(block.contexts(places), block.tokens[places])
+            base = self.base.with_room_for(words, windows.contexts)
         low = base.are_low(words)
-        places, words = places[low], words[low]
+        places = places[low]
+        words = words[low]
         examples = Examples.of(block.contexts(places), block.tokens[places])
         return base.with_copies(examples, examples.multiplicity, words)
 
+    def stores_like(self, other: ModelStore | None) -> bool:
+        """Return whether another store keeps in the same way, and as much."""
+        return super().stores_like(other) and isinstance(other, KeptRows) and self.most_values == other.most_values
+
+    def described(self) -> dict[str, Any]:
+        """Return how it keeps, for files."""
+        described = super().described()
+        if self.most_values is not None:
+            described["most_values"] = self.most_values
+        return described
+
     def emptied(self) -> KeptRows:
         """Return one of the same layout with nothing in it."""
-        return KeptRows.empty(self.h, self.seed, self.most, self.threshold)
+        empty = KeptRows.empty(self.h, self.seed, self.most, self.threshold)
+        return replace(empty, most_values=self.most_values)
 
     def state(self) -> dict[str, Array]:
         """Return the rows as canonical arrays."""
@@ -284,17 +342,36 @@ class KeptRows(Kept):
             words=words[held],
         )
 
-    def with_room_for(self, words: Words) -> KeptRows:
-        """Return the base with its threshold low enough for rows with these hashes too."""
-        if len(words) + len(self.words) <= self.most:
-            return self
-        return self.below(
-            self.threshold_for(distinct_numbers(np.concatenate([self.words, words[self.are_low(words)]])))
-        )
+    def with_room_for(self, words: Words, contexts: Contexts | None = None) -> KeptRows:
+        """Return the base with its threshold low enough for rows with these hashes too.
 
-    def threshold_for(self, distinct: Words) -> int:
-        """Return the highest threshold below which no more of these hashes lie than rows are kept."""
-        return highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
+        `contexts` are the tokens of these rows, which are needed where tokens are limited.
+        """
+        has_room = len(words) + len(self.words) <= self.most
+        if self.most_values is None:
+            if has_room:
+                return self
+            distinct = distinct_numbers(np.concatenate([self.words, words[self.are_low(words)]]))
+            return self.below(self.threshold_for(distinct))
+        assert contexts is not None
+        sizes = _sizes_of_rows(contexts)
+        if has_room and int(sizes.sum()) + self.n_values <= self.most_values:
+            return self
+        low = self.are_low(words)
+        all_words = np.concatenate([self.words, words[low]])
+        all_sizes = np.concatenate([self._sizes, sizes[low]])
+        return self.below(self.threshold_for(all_words, all_sizes))
+
+    def threshold_for(self, words: Words, sizes: Ints | None = None) -> int:
+        """Return the highest threshold below which no more of these rows, or of their tokens, lie than are kept."""
+        distinct = distinct_numbers(words)
+        of_rows = highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
+        if self.most_values is None or sizes is None:
+            return of_rows
+        order = np.lexsort((sizes, words))
+        is_last = np.append(words[order][1:] != words[order][:-1], True)  # of rows with one hash
+        chosen = order[is_last]
+        return min(of_rows, highest_threshold(words[chosen], sizes[chosen], self.most_values))
 
     def below(self, threshold: int) -> KeptRows:
         """Return the rows with this threshold, if that is lower than its own."""
@@ -342,6 +419,22 @@ class KeptRows(Kept):
 def _hash(known: dict[Any, tuple[int, int]], token: Any, seed: int) -> int:
     found = known.get(token)
     return int(vocabulary_hashes(Vocabulary.of([token]), seed)[0]) if found is None else found[1]
+
+
+def _size_of_token(token: Any) -> int:
+    """Return how many tokens one of a row counts as."""
+    return max(1, -(-len(token) // _TOKEN_BYTES)) if isinstance(token, str) else 1
+
+
+def _size_of_row(row: Row) -> int:
+    """Return how many tokens a row has, its label included: labels count as one."""
+    return 1 + sum(map(_size_of_token, row[:-1]))
+
+
+def _sizes_of_rows(contexts: Contexts) -> Ints:
+    """Return how many tokens each row has, with one for its label."""
+    of_tokens = [*map(_size_of_token, contexts.vocabulary.tolist()), 1]  # rank -1 reads the last entry
+    return np.asarray(1 + np.array(of_tokens, np.int64)[contexts.ranks].sum(axis=1))
 
 
 def row_of(context: Sequence[Any], label: Any) -> Row:

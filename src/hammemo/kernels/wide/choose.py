@@ -14,6 +14,11 @@ of noise would look as if they told labels, also on folds left out, because all 
 quarters of doublings of F, ties by their order, and bounds depend on the bits of numbers, so a single row changes few
 of them. All other columns still count in the linear scores (:mod:`hammemo.kernels.wide.fit_scores`).
 
+A column is also chosen by its square, and in tables of up to about two thousand columns by its products with others
+(:mod:`hammemo.kernels.wide.products`). Chosen by held-out rows of normal numbers, 300 rows x 600 columns: labels that
+follow squares have log-loss .69 without products and .12 with them; the sign of a product .69 and .06; six columns on
+a line .21 and .21.
+
 .. [1] Laurent and Massart (2000), Adaptive estimation of a quadratic functional by model selection, lemma 1.
 """
 
@@ -24,8 +29,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.kernels.sites import MAX_SITES
 from hammemo.kernels.wide.fit_scores import LabelTargets, NumberTargets, Targets, fit_scores
 from hammemo.kernels.wide.narrowing import Narrowing
+from hammemo.kernels.wide.products import (
+    can_measure_pairs,
+    measure_by_labels,
+    measure_by_numbers,
+    measure_pairs,
+    measure_squares,
+)
 from hammemo.kernels.wide.scaling import Scaling
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.distinct import distinct_examples
@@ -34,6 +47,7 @@ from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.kernels.wide.products import Measure, SumProducts
     from hammemo.tokens.column_schema import ColumnSchema
     from hammemo.tokens.contexts import Examples
 
@@ -57,9 +71,17 @@ _MOST_PRODUCTS: Final = 2**28
 
 
 def choose_narrowing(
-    columns: ColumnSchema, examples: Examples, seed: int, *, targets: Floats | None = None, with_scores: bool = True
+    columns: ColumnSchema,
+    examples: Examples,
+    seed: int,
+    *,
+    targets: Floats | None = None,
+    with_scores: bool = True,
 ) -> Narrowing:
-    """Return how a wide table becomes a narrow one, by its rows; `targets` are those of regression, row by row."""
+    """Return how a wide table becomes a narrow one, by its rows.
+
+    `targets` are those of regression, row by row.
+    """
     fold_key = int(key_words(seed, "folds of wide rows")[0])
     plain = Narrowing(columns.letters, columns.packed, np.arange(0), None, fold_key)
     plain = plain.with_chosen(plain.numbers[:_FIRST_COLUMNS])
@@ -72,7 +94,9 @@ def choose_narrowing(
     outputs = 1 if targets is not None or n_labels == 2 else n_labels
     lengths = np.cumsum(np.diff(entries.starts))
     m = max(1, int(np.searchsorted(lengths, _MOST_PRODUCTS // max(outputs, 1), side="right")))
-    rows, counts, entries = rows[:m], counts[:m], entries.take(np.arange(min(m, len(rows))))
+    rows = rows[:m]
+    counts = counts[:m]
+    entries = entries.take(np.arange(len(rows)))
     scaling = Scaling.from_rows(entries, counts)
     if not len(scaling.columns):
         return plain
@@ -80,17 +104,15 @@ def choose_narrowing(
     fitted_to: Targets
     if targets is None:
         labels = examples.label_ranks[rows]
-        groups = (labels[:, None] == np.arange(n_labels)) * counts[:, None].astype(np.float64)
-        strengths = _class_strengths(matrix, groups, counts)
+        strengths = _label_strengths(matrix, labels, counts, n_labels)
         fitted_to = LabelTargets(labels.astype(np.int32), outputs)
         is_enough = 2 <= n_labels <= _MOST_SCORES
     else:
         numbers = _standardize(targets[rows], counts)
-        strengths = _number_strengths(matrix, numbers, counts)
+        strengths = _target_strengths(matrix, numbers, counts)
         fitted_to = NumberTargets(numbers)
         is_enough = True
-    degrees = 1 if targets is not None else max(n_labels - 1, 1)
-    is_strong = strengths > _most_of_noise(len(strengths), degrees)
+    is_strong = strengths > 0
     strongest = _strongest(scaling.columns[is_strong], strengths[is_strong], int(counts.sum()))
     fillers = np.setdiff1d(plain.numbers, strongest)[: max(LEAST_CHOSEN - len(strongest), 0)]
     chosen = plain.with_chosen(np.sort(np.concatenate([strongest, fillers])))
@@ -98,6 +120,47 @@ def choose_narrowing(
         return chosen
     folds = chosen.folds(contexts[np.arange(len(rows))])
     return chosen.with_scores(fit_scores(scaling, matrix, fitted_to, counts, folds))
+
+
+def _label_strengths(matrix: Any, labels: Ints, counts: Ints, n_labels: int) -> Floats:
+    """Return how strongly each column tells labels, by its numbers or by products; 0 if it is like noise."""
+    degrees = max(n_labels - 1, 1)
+    groups = (labels[:, None] == np.arange(n_labels)) * counts[:, None].astype(np.float64)
+
+    def measure(coarse: Any, sum_products: SumProducts) -> Floats:
+        strengths = measure_by_labels(coarse, sum_products, labels, counts)
+        return strengths / degrees
+
+    linear = _class_strengths(matrix, groups, counts)
+    return _add_products(matrix, linear, measure, n_labels=n_labels)
+
+
+def _target_strengths(matrix: Any, numbers: Floats, counts: Ints) -> Floats:
+    """Return how strongly the target follows each column or its products; 0 if it is like noise."""
+
+    def measure(coarse: Any, sum_products: SumProducts) -> Floats:
+        return measure_by_numbers(coarse, sum_products, numbers, counts)
+
+    linear = _number_strengths(matrix, numbers, counts)
+    return _add_products(matrix, linear, measure, n_labels=2)
+
+
+def _add_products(matrix: Any, linear: Floats, measure: Measure, *, n_labels: int) -> Floats:
+    """Return the largest strength of each column among those above what columns or products of noise have."""
+    degrees = max(n_labels - 1, 1)
+    q = len(linear)
+    strengths = _without_noise(linear, q, degrees)
+    squares = _without_noise(measure_squares(matrix, measure), q, degrees)
+    strengths = np.maximum(strengths, squares)
+    if can_measure_pairs(matrix, n_labels):
+        pairs = _without_noise(measure_pairs(matrix, measure), q * (q - 1) // 2, degrees)
+        strengths = np.maximum(strengths, pairs)
+    return strengths
+
+
+def _without_noise(strengths: Floats, n_compared: int, degrees: int) -> Floats:
+    """Return strengths with 0 for those that noise has, where so many are compared."""
+    return np.where(strengths > _most_of_noise(n_compared, degrees), strengths, 0.0)
 
 
 def _class_strengths(matrix: Any, groups: Floats, counts: Ints) -> Floats:
@@ -161,6 +224,17 @@ def _standardize(targets: Array, counts: Ints) -> Floats:
     left = reduced - float(np.add.reduce(reduced * counts)) / n
     spread = float(np.sqrt(np.add.reduce(left**2 * counts) / n))
     return np.asarray(left / spread if spread > 0 else 0.0 * left)
+
+
+def refuse_many_names(kinds: str) -> None:
+    """Refuse a table with more columns of names than sites are compared: no few of them are chosen, as of numbers."""
+    n_names = kinds.count(ColumnKind.NAMES)
+    if n_names > MAX_SITES:
+        raise ValueError(
+            f"X has {n_names:,} columns of names, and a model takes at most {MAX_SITES:,}. Leave out columns, or make "
+            "numbers of the names: OneHotEncoder().fit_transform(X) of scikit-learn is a sparse table of numbers, "
+            "which may have many more columns."
+        )
 
 
 def is_wide(kinds: str) -> bool:

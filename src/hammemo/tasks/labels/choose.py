@@ -19,7 +19,7 @@ from hammemo.edits.state import Choices, Layout, ModelState
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
-from hammemo.kernels.wide.choose import choose_narrowing, is_wide
+from hammemo.kernels.wide.choose import choose_narrowing, is_wide, refuse_many_names
 from hammemo.memories.errors import LayoutError
 from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
 from hammemo.tasks.labels.names import is_auto
@@ -89,6 +89,8 @@ def by_rows(
 
     With `quickly`, one fold is held out, however few examples there are.
     """
+    if settings.kernel_is_automatic:
+        refuse_many_names(columns.letters)
     chosen = _Chosen.begun(settings, len(examples.labels))
     if columns.kinds is not None:
         grows = isinstance(chosen.kernel, AutoSites) and isinstance(chosen.vote, LogLinear) and _is_enough(examples)
@@ -136,6 +138,8 @@ def by_first_rows(
 
     The ranges of numbers come from the first piece.
     """
+    if settings.kernel_is_automatic:
+        refuse_many_names(columns.letters)
     chosen = _Chosen.begun(settings, n_labels)
     if columns.kinds is not None and first is not None:
         narrowing = _narrowing(settings, columns, first, seed, with_scores=False)

@@ -37,7 +37,7 @@ from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.kernels.cells.error_sizes import ErrorSizes
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.kernels.cells.number_trees import FITTED_ROWS, N_FEATURES
-from hammemo.kernels.wide.choose import choose_narrowing, is_wide
+from hammemo.kernels.wide.choose import choose_narrowing, is_wide, refuse_many_names
 from hammemo.memories.errors import LayoutError, never_stored, not_held
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import (
@@ -102,7 +102,7 @@ def _fit_examples(
     check_row_total(0, int(examples.multiplicity.sum()))
     settings.bounds.refuse_outside(targets_of(examples), are_kept=True)
     room = settings.empty_store(columns.width, seed)
-    if kept is None or kept.most != room.most:
+    if kept is None or not kept.stores_like(room):
         kept = room.changed(examples, 1)
     if not len(kept):
         return _of_nothing(columns, seed, kept)
@@ -146,6 +146,7 @@ def _of_nothing(columns: ColumnSchema, seed: int, kept: KeptRows | None) -> Numb
 def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[NumberLayout, NumberRows, Gram]:
     """Return the layout that examples choose, the distinct rows of it in the order of hashes, and their matrix."""
     kinds = columns.letters
+    refuse_many_names(kinds)
     narrowing = None
     n_scores = 0
     if columns.packed or is_wide(kinds):
