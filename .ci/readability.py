@@ -48,7 +48,6 @@ UNFINISHED = frozenset(
     src/hammemo/client.py
     src/hammemo/datasets
     src/hammemo/edits
-    src/hammemo/engines
     src/hammemo/estimators
     src/hammemo/evaluation
     src/hammemo/explain
