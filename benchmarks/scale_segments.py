@@ -55,13 +55,13 @@ def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
     limit_memory(limit)
     watch, reports, runs = Watch(), list[GroupReport](), list[int]()
     out = str(Path(folder, engine))
-    joined = SegmentsJob.segmented
+    joined = SegmentsJob.open_segments
 
     def noted(work: SegmentsJob, written: Any, segments: Any) -> Any:
         runs.extend(run.entries for run in written)
         return joined(work, written, segments)
 
-    SegmentsJob.segmented = noted  # type: ignore[method-assign, assignment]
+    SegmentsJob.open_segments = noted  # type: ignore[method-assign, assignment]
     started = time.perf_counter()
     estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
     machines = Machines(engine, 2, segments=segments, out=out, on_report=reports.append)

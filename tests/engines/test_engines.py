@@ -129,12 +129,12 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
 
 @pytest.mark.quick
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
-    from hammemo.engines.running import grouped
+    from hammemo.engines.running import group_shards
     from hammemo.sources.listing import File
 
     def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
         shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)
-        groups = grouped(shards, None, task_bytes)
+        groups = group_shards(shards, None, task_bytes)
         assert [shard for group in groups for shard in group] == shards
         return [sum(shard.stop - shard.start for shard in group) for group in groups]
 

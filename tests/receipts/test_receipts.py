@@ -31,6 +31,7 @@ from hammemo.receipts import (
     read_keys,
     recorded,
 )
+from hammemo.receipts.backup_keys import BackupKey
 from hammemo.receipts.receipt import Receipt, hash_digest
 from hammemo.receipts.strict_json import canonical
 
@@ -491,6 +492,15 @@ def test_every_damaged_key_file_is_refused_and_no_secret_is_shown(tmp_path: Path
             assert found != keys or bytes(changed) == text.rstrip()
     assert secret not in repr(keys)
     assert keys.named["bucket 1"].secret.hex() not in repr(keys)
+
+
+def test_a_name_that_is_no_line_is_refused_for_what_it_is() -> None:
+    """Names of keys and of backups are told apart: each refusal says which one is wrong."""
+    backup = BackupKey.new(30, "model", "database")
+    with pytest.raises(ValueError, match="the name of a backup is not a line"):
+        Keys.decode(Keys.new().with_backup("two\nlines", backup).encode())
+    with pytest.raises(ValueError, match="the name of a key is not a line"):
+        Keys.decode(Keys.new().with_key("two\nlines", NamedKey.new()).encode())
 
 
 def test_a_keyed_digest_confirms_no_guess() -> None:

@@ -1,14 +1,16 @@
 r"""Engines: learn a source on many threads, processes or machines, with the same bytes as a result.
 
-The model is a sum over the documents or rows, :math:`\sum_{\text{groups}} \sum_{\text{shards}} \sum_{\text{rows}}`, and
-a sum of whole numbers has no order. What must be settled before the first term is the layout. For documents it comes
-from a sample of the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`), for
-tables from the rows with the lowest hashes, which a first pass finds. Then every engine, number of workers, size of
-shards or groups, and every repetition of a lost task gives the same state, to the byte.
+The model is a sum over the documents or rows, :math:`\sum_{\text{groups}} \sum_{\text{shards}}
+\sum_{\text{rows}}`, and a sum of whole numbers has no order. What must be settled before the
+first term is the layout. For documents it comes from a sample of the source that depends on the
+files alone (:meth:`hammemo.sources.documents.Source.sample`), for tables from the rows with the
+lowest hashes, which a first pass finds. Then every engine, number of workers, size of shards or
+groups, and every repetition of a lost task gives the same state, to the byte.
 
-`jobs` is what a task does, `tables` what it does with rows; `running` says who runs tasks, `local` and `ray` run them;
-`states` and `partitions` move partial states, `checkpoints` keeps them; `segments` learns a table that no process
-holds. Imports `files`, `models` and all below; `experiments` and the command line may import it.
+`jobs` is what a task does, `tables` what it does with rows; `running` says who runs tasks,
+`local` and `ray` run them; `states` and `partitions` move partial states, `checkpoints` keeps
+them; `segments` learns a table that no process holds. Imports
+`files`, `estimators` and all below; the paper's experiments and the command line may import it.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo.edits.editing import edit
-from hammemo.engines.jobs import GroupObserver, GroupReport, Job, described
+from hammemo.engines.jobs import GroupObserver, GroupReport, Job, describe_job
 from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.tables import Front, fit_rows
 from hammemo.estimators.regressor import MemoryRegressor
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array
+    from hammemo.edits.state import ModelState
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.tokens.streams import Block
 
@@ -59,7 +62,7 @@ def fit_documents(
     layout: MemoryClassifier | None = None,
     machines: Machines | None = None,
 ) -> MemoryClassifier:
-    r"""Return a copy of the estimator that has learnt to predict every token from the h tokens before it.
+    r"""Return a copy of the estimator that predicts every token from the h tokens before it.
 
     Parameters
     ----------
@@ -70,13 +73,15 @@ def fit_documents(
     h : int
         Tokens per context.
     classes : array-like or int, optional
-        Learn only the windows whose next token is one of these, or of this many frequent ones of the sample.
+        Learn only the windows whose next token is one of these, or of this many frequent ones
+        of the sample.
     short, pad
         As in `windows`.
     layout : MemoryClassifier, optional
         A fitted model whose layout to use, so that the two can be merged.
     machines : Machines, optional
-        The engine, its workers and where finished work is stored; by default all cores of this machine.
+        The engine, its workers and where finished work is stored; by default all cores of this
+        machine.
 
     Examples
     --------
@@ -89,7 +94,8 @@ def fit_documents(
     ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
     ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
     ...     source = open_source(folder, tokens="words")
-    ...     model = fit_documents(MemoryClassifier(vote="sum"), source, h=2, machines=Machines("threads", workers=2))
+    ...     machines = Machines("threads", workers=2)
+    ...     model = fit_documents(MemoryClassifier(vote="sum"), source, h=2, machines=machines)
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
     """
@@ -97,7 +103,9 @@ def fit_documents(
     source = source if isinstance(source, Source) else open_source(source)
     block = source.sample(h, short, pad)
     if block is None or not len(block.targets()):
-        raise ValueError(f"There is nothing to learn: no document of the source has more than h={h} tokens.")
+        raise ValueError(
+            f"There is nothing to learn: no document of the source has more than h={h} tokens."
+        )
     chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
     model: MemoryClassifier = clone(estimator)
     documents = np.split(block.tokens, block.starts[1:])  # filled up already
@@ -107,25 +115,54 @@ def fit_documents(
     template = state.memory.empty_like()
     kept = None if state.store is None else state.store.emptied()
     groups = machines.groups(source)
-    reading = {"tokens": source.tokens, "column": source.column, "h": int(h), "short": short, "pad": pad}
-    declared = None if labels is None else labels.tolist()
-    learning = {"classes": declared, "memory": type(template).__name__, "layout": template.fingerprint()}
-    manifest = described(source, groups, kept, **reading, **learning)
-    saved, reader = machines.checkpoint(manifest), replace(source, files=())
-    job = Job(template, reader, h, short, pad, labels, checkpoint=saved, kept=kept)
+    manifest = describe_job(
+        source,
+        groups,
+        kept,
+        tokens=source.tokens,
+        column=source.column,
+        h=int(h),
+        short=short,
+        pad=pad,
+        classes=None if labels is None else labels.tolist(),
+        memory=type(template).__name__,
+        layout=template.fingerprint(),
+    )
+    saved = machines.checkpoint(manifest)
+    reader = replace(source, files=())
+    job = Job(
+        template,
+        reader,
+        h,
+        short=short,
+        pad=pad,
+        labels=labels,
+        checkpoint=saved,
+        kept=kept,
+    )
     tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
-    compiled = isinstance(template, Hashed) and template.is_compiled
-    numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
-    kind = "threads" if compiled and numbers else "processes"
-    memory, work = machines.count(job, groups, state.memory, manifest, tell, kind)
+    # threads are worth it where neither reading nor counting is Python code
+    is_compiled = isinstance(template, Hashed) and template.is_compiled
+    is_of_numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
+    kind = "threads" if is_compiled and is_of_numbers else "processes"
+    memory, work = machines.count(
+        job, groups, sample=state.memory, manifest=manifest, tell=tell, kind=kind
+    )
     if labels is not None:
         memory.declare(labels)
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
     examples = block.examples()  # the sample is part of the source, so all of them are stored
-    cutting, sample = Cutting(short, pad), examples if labels is None else examples.only(labels)
+    cutting = Cutting(short, pad)
+    sample = examples if labels is None else examples.only(labels)
     settings = model.settings()
-    edit(model, lambda _: with_counted_stream(settings, state, memory, tell.kept, cutting, sample))
+
+    def take_counts(_: Any) -> ModelState:
+        return with_counted_stream(
+            settings, state, memory, tell.kept, cutting=cutting, sample=sample
+        )
+
+    edit(model, take_counts)
     machines.finish(model, work)
     return model
 
@@ -140,7 +177,7 @@ def fit_table(
     layout: MemoryClassifier | None = None,
     machines: Machines | None = None,
 ) -> Front:
-    r"""Return a copy of the estimator that has learnt the rows of files, as `fit` learns all rows in memory.
+    r"""Return a copy of the estimator that has learned the rows of files, as `fit` learns them.
 
     The model file has the same bytes as that of `fit`.
 
@@ -149,8 +186,8 @@ def fit_table(
     estimator : MemoryClassifier or MemoryRegressor
         Its parameters are used; what it may have learnt is not.
     table : TableFiles, or what `open_table` takes
-        Files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They are read twice, so what
-        can be read only once is refused.
+        Files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They
+        are read twice, so what can be read only once is refused.
     label : str
         The column to predict.
     columns : sequence of str, optional
@@ -160,8 +197,8 @@ def fit_table(
     layout : MemoryClassifier, optional
         A fitted model whose layout to use, so that the two can be merged.
     machines : Machines, optional
-        The engine, its workers and where finished work is stored; by default all cores of this machine. A model of
-        numbers takes no `classes`, `layout` and segments.
+        The engine, its workers and where finished work is stored; by default all cores of this
+        machine. A model of numbers takes no `classes`, `layout` and segments.
 
     Examples
     --------
@@ -170,24 +207,32 @@ def fit_table(
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.engines import fit_table
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.csv").write_text("colour,size,fruit\nred,small,cherry\ngreen,large,melon\n")
-    ...     _ = Path(folder, "b.csv").write_text("colour,size,fruit\nyellow,large,melon\n")
+    ...     head = "colour,size,fruit\n"
+    ...     _ = Path(folder, "a.csv").write_text(f"{head}red,small,cherry\ngreen,large,melon\n")
+    ...     _ = Path(folder, "b.csv").write_text(f"{head}yellow,large,melon\n")
     ...     model = fit_table(MemoryClassifier(), folder, "fruit")
     >>> import pandas as pd
     >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
     ['melon']
     """
-    machines, is_target = machines or Machines(), isinstance(estimator, MemoryRegressor)
+    machines = machines or Machines()
+    is_target = isinstance(estimator, MemoryRegressor)
     if not is_target and not hasattr(estimator, "fit_stream"):
-        raise TypeError(f"Engines fit a MemoryClassifier or a MemoryRegressor, not {estimator!r}: call its fit.")
+        raise TypeError(
+            f"Engines fit a MemoryClassifier or a MemoryRegressor, not {estimator!r}: call its fit."
+        )
     if is_target and (classes is not None or layout is not None):
         raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
     if isinstance(classes, (int, np.integer)):
-        raise ValueError(f"classes={classes!r}: for a table, list the labels to declare, or leave classes out.")
+        raise ValueError(
+            f"classes={classes!r}: for a table, list the labels to declare, or leave classes out."
+        )
     source = open_table(table)
     numeric = estimator.numeric if isinstance(estimator.numeric, str) else tuple(estimator.numeric)
     names = None if columns is None else tuple(columns)
-    kinds = "" if layout is None else kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
+    kinds = ""
+    if layout is not None:
+        kinds = kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
     schema = TableSchema(
         label,
         names,
@@ -204,6 +249,6 @@ def fit_table(
 
 
 def _frequent(block: Block, number: int) -> Array:
-    """Return the most frequent targets of a block; among equals those that come first in canonical order."""
+    """Return the most frequent targets of a block; of equal ones the first in canonical order."""
     labels = most_frequent_labels(block.tokens[block.targets()], number)
     return np.array(labels, None if block.tokens.dtype.kind in "iub" else object)

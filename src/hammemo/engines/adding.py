@@ -1,18 +1,19 @@
-r"""Add up the runs of a fit in segments, one range of keys at a time, in the memory that a process may take.
+r"""Add up the runs of a fit in segments, one range of keys at a time.
 
-A segment holds its range of the sum of all runs. To read a short range of a run costs little more than to open the run,
-so P segments made from R runs directly cost :math:`P R` openings, and more where memory is short and a range is added
-in pieces. Where there are many runs they are therefore brought together first: of each `FAN_IN` runs, each of up to
-`FAN_IN` *bands* (neighbouring ranges) is added up and written as a run of its own, about as large as one of them. Then
-a range finds its rows in :math:`R / \mathrm{FAN\_IN}` runs. This is repeated until they are few. A sum has no order, so
-the segments are the same to the byte.
+**Order of work.** A segment holds its range of the sum of all runs. To read a short range of a
+run costs little more than to open the run, so P segments made from R runs directly cost
+:math:`P R` openings, and more where memory is short and a range is added in pieces. Where there
+are many runs they are therefore brought together first: of each `FAN_IN` runs, each of up to
+`FAN_IN` *bands* (neighbouring ranges) is added up and written as a run of its own, about as
+large as one of them. Then a range finds its rows in :math:`R / \mathrm{FAN\_IN}` runs. This is
+repeated until they are few. A sum has no order, so the segments are the same to the byte.
 
-An exact count table cut by ranges of keys, so that parts of many tables are added apart from each other.
-
-The rows of a table are sorted by site and then by their tokens, in canonical order. Tokens :math:`t_1 < t_2 < \dots`
-cut the keys by their *first* token: part p holds the rows that begin with a token in :math:`[t_p, t_{p+1})`. The parts
-of all tables for one p add up to the part of the sum; and parts side by side, site by site, are a sorted table again.
-Where the cuts lie changes nothing but how even the work is; they are taken from a sample.
+**Ranges of keys.** Cut by ranges of keys, parts of many tables are added apart from each other.
+The rows of a table are sorted by site and then by their tokens, in canonical order. Tokens
+:math:`t_1 < t_2 < \dots` cut the keys by their *first* token: part p holds the rows that begin
+with a token in :math:`[t_p, t_{p+1})`. The parts of all tables for one p add up to the part of
+the sum; and parts side by side, site by site, are a sorted table again. Where the cuts lie
+changes nothing but how even the work is; they are taken from a sample.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""Calls a function with each of some arguments, anywhere, and yields what it returns in their order."""
+"""Calls a function with each of some arguments, anywhere, and yields what it returns in their
+order."""
 
 Runs: TypeAlias = tuple[SegmentFacts, ...]
 Names: TypeAlias = tuple[Vocabulary, Vocabulary]
@@ -53,7 +55,7 @@ _ENTRIES: Final = (2**18, 2**24)
 
 
 class Band(NamedTuple):
-    """Neighbouring ranges of keys, from `first` to before `stop`, and the runs that hold their rows."""
+    """Neighbouring ranges of keys, `first` to before `stop`, and the runs that hold their rows."""
 
     first: int
     stop: int
@@ -66,21 +68,33 @@ class Band(NamedTuple):
         return list(pairwise(edges))
 
 
-def brought_together(
-    band: Band, add: Callable[[int, int, Runs], SegmentFacts], spread: Spread, expect: Callable[[int], None]
+def bring_together(
+    band: Band,
+    add: Callable[[int, int, Runs], SegmentFacts],
+    spread: Spread,
+    expect: Callable[[int], None],
 ) -> list[Band]:
-    """Return bands of no more than `MAX_RUNS` runs each, which `add` writes; `expect` is told of this many tasks."""
-    done, waiting = list[Band](), [band]
+    """Return bands of no more than `MAX_RUNS` runs each, which `add` writes.
+
+    `expect` is called with how many tasks follow.
+    """
+    done = list[Band]()
+    waiting = [band]
     while waiting:
-        done += [one for one in waiting if len(one.runs) <= MAX_RUNS]
-        large = [one for one in waiting if len(one.runs) > MAX_RUNS]
-        tasks = [(*ends, few) for one in large for few in _by_fan_in(one.runs) for ends in one.cut()]
+        done += [band for band in waiting if len(band.runs) <= MAX_RUNS]
+        tasks = [
+            (first, stop, runs)
+            for band in waiting
+            if len(band.runs) > MAX_RUNS
+            for runs in _by_fan_in(band.runs)
+            for first, stop in band.cut()
+        ]
         expect(len(tasks))
-        held: dict[tuple[int, int], list[SegmentFacts]] = {}
-        for (first, stop, _), written in zip(tasks, spread(add, tasks), strict=True):
-            held.setdefault((first, stop), []).append(written)
-        waiting = [Band(*ends, tuple(runs)) for ends, runs in held.items()]
-    return sorted(done, key=lambda one: one.first)
+        runs_of_band: dict[tuple[int, int], list[SegmentFacts]] = {}
+        for (first, stop, _), run in zip(tasks, spread(add, tasks), strict=True):
+            runs_of_band.setdefault((first, stop), []).append(run)
+        waiting = [Band(first, stop, tuple(runs)) for (first, stop), runs in runs_of_band.items()]
+    return sorted(done, key=lambda band: band.first)
 
 
 def _by_fan_in(runs: Runs) -> Iterator[Runs]:
@@ -105,87 +119,119 @@ class Adder:
     limit: int | None = None
 
     def most_entries(self) -> int:
-        """Return how many entries a table may have in this process before it is written as a run."""
+        """Return how many entries a table may have here before it is written as a run."""
         return min(max(self._free_bytes() // _ENTRY_BYTES, _ENTRIES[0]), _ENTRIES[1])
 
     def _free_bytes(self) -> int:
         limit = memory_limit() if self.limit is None else self.limit
-        return max(limit - _held_bytes(), _ENTRIES[0] * _ENTRY_BYTES)
+        return max(limit - _process_bytes(), _ENTRIES[0] * _ENTRY_BYTES)
 
     def open(self, run: SegmentFacts) -> Segment:
-        """Return a run; its pages were checked when it was found, or it was written by this call."""
+        """Return a run, which was checked when it was found, or written by this call."""
         return open_segment(self.folder, run, self.sites, verify=False, scanned=True)
 
-    def arrays(self, runs: Runs, first: Token | None, stop: Token | None, *, packed: bool | None) -> dict[str, Array]:
-        """Return the arrays of the segment with the sum of runs from one token to before another; None: no end."""
+    def arrays(
+        self, runs: Runs, first: Token | None, stop: Token | None, *, packed: bool | None
+    ) -> dict[str, Array]:
+        """Return the arrays of the segment with the sum of runs.
+
+        Its keys are those from one token to before another; None is no end.
+        """
         names = self._names(runs)
-        low = 0 if first is None else rank_before(names[0], first)
-        high = len(names[0]) if stop is None else rank_before(names[0], stop)
-        inner = self._pieces(runs, names, low, high)
-        pieces = [self._summed(runs, names, *ends) for ends in pairwise(inner)]
-        rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
-        return used_arrays(rows, *names, packed=packed)
+        tokens, labels = names
+        low = 0 if first is None else rank_before(tokens, first)
+        high = len(tokens) if stop is None else rank_before(tokens, stop)
+        pieces = [
+            self._add_up(runs, names, start, end)
+            for start, end in pairwise(self._pieces(runs, names, low, high))
+        ]
+        rows = [
+            SiteRows.joined([piece[site] for piece in pieces])
+            for site in range(len(self.sites.positions))
+        ]
+        return used_arrays(rows, tokens, labels, packed=packed)
 
     def _names(self, runs: Runs) -> Names:
-        """Return the tokens and the labels of runs; the last answer is kept, as a band is needed many times."""
+        """Return the tokens and the labels of runs; the last answer is kept for the next range."""
         key = (self.folder, tuple(run.checksum for run in runs))
-        known = _last_names.get(key)
-        if known is None:
-            tokens, labels = Vocabulary(), Vocabulary()
+        names = _last_names.get(key)
+        if names is None:
+            tokens = Vocabulary()
+            labels = Vocabulary()
             for run in runs:
                 segment = self.open(run)
-                tokens, labels = tokens.union(segment.vocabulary), labels.union(segment.labels)
-            known = _in_memory(tokens), _in_memory(labels)
+                tokens = tokens.union(segment.vocabulary)
+                labels = labels.union(segment.labels)
+            names = (_in_memory(tokens), _in_memory(labels))
             _last_names.clear()
-            _last_names[key] = known
-        return known
+            _last_names[key] = names
+        return names
 
     def _pieces(self, runs: Runs, names: Names, first: int, stop: int) -> list[int]:
-        """Return where to cut a range, so that an eighth of the memory holds what all runs say of a piece.
+        """Return where to cut a range, so that the rows of a piece fit in an eighth of the memory.
 
-        The largest run stands for all. Each piece opens every run again, so they are as few as the memory allows.
+        The largest run stands for all. Each piece opens every run again, so they are as few as
+        the memory allows.
         """
         largest = max(runs, key=lambda run: run.entries)
-        held = [rows for site in self._held((largest,), names, first, stop) for _, rows in site]
-        size = sum(a.nbytes for rows in held for a in (rows.tuples, rows.lengths, rows.labels, rows.counts))
-        whole = size * sum(run.entries for run in runs) / max(largest.entries, 1)
-        entries = np.zeros(stop - first)
-        for rows in held:
+        sites = [
+            rows
+            for rows_of_runs in self._read_rows((largest,), names, first, stop)
+            for _, rows in rows_of_runs
+        ]
+        largest_bytes = 0
+        entries = np.zeros(stop - first)  # of each first token
+        for rows in sites:
+            for array in (rows.tuples, rows.lengths, rows.labels, rows.counts):
+                largest_bytes += array.nbytes
             entries += np.bincount(rows.tuples[:, 0] - first, rows.lengths, stop - first)
-        n_pieces = max(1, math.ceil(whole / (self._free_bytes() / 8)))
+        all_bytes = largest_bytes * sum(run.entries for run in runs) / max(largest.entries, 1)
+        n_pieces = max(1, math.ceil(all_bytes / (self._free_bytes() / 8)))
         shares = np.linspace(0, entries.sum(), n_pieces + 1)[1:-1]
-        return sorted({first, *(first + np.searchsorted(np.cumsum(entries), shares)).tolist(), stop})
+        inner = first + np.searchsorted(np.cumsum(entries), shares)
+        return sorted({first, *inner.tolist(), stop})
 
-    def _held(self, runs: Runs, names: Names, first: int, stop: int) -> list[list[tuple[int, SiteRows]]]:
+    def _read_rows(
+        self, runs: Runs, names: Names, first: int, stop: int
+    ) -> list[list[tuple[int, SiteRows]]]:
         """Return the rows of each site in a range of keys, of each run, in little room."""
-        held: list[list[tuple[int, SiteRows]]] = [[] for _ in self.sites.positions]
+        tokens, labels = names
+        rows_of_site: list[list[tuple[int, SiteRows]]] = [[] for _ in self.sites.positions]
         for run in runs:
-            view = View(*names, self.open(run))
-            for k in range(len(held)) if view.meets(first, stop) else ():
-                rows = view.rows_between(k, first, stop)
-                held[k].append((1, _narrowed(rows)))
-        return held
+            view = View(tokens, labels, self.open(run))
+            if view.meets(first, stop):
+                for site, rows_of_runs in enumerate(rows_of_site):
+                    rows = view.rows_between(site, first, stop)
+                    rows_of_runs.append((1, _narrow(rows)))
+        return rows_of_site
 
-    def _summed(self, runs: Runs, names: Names, first: int, stop: int) -> list[SiteRows]:
+    def _add_up(self, runs: Runs, names: Names, first: int, stop: int) -> list[SiteRows]:
         """Return the rows of each site in a range of keys, added up over all runs."""
-        held, summed, most = self._held(runs, names, first, stop), [], self.most_entries() // 2
-        for k, site in enumerate(self.sites.positions):
+        n_tokens = len(names[0])
+        n_labels = len(names[1])
+        most = self.most_entries() // 2
+        sums = []
+        rows_of_site = self._read_rows(runs, names, first, stop)
+        for positions, waiting in zip(self.sites.positions, rows_of_site, strict=True):
+            width = len(positions)
             total: list[tuple[int, SiteRows]] = []
-            fresh = 0
-            while held[k]:
-                total.append(held[k].pop())
-                fresh += len(total[-1][1].counts)
-                if not held[k] or fresh >= most:  # no more at a time than can be added in this process
-                    total, fresh = [(1, _narrowed(added_rows(total, len(site), *map(len, names))))], 0
-            summed.append(total[0][1] if total else added_rows([], len(site), *map(len, names)))
-        return summed
+            n_fresh = 0
+            while waiting:
+                total.append(waiting.pop())
+                n_fresh += len(total[-1][1].counts)
+                # no more at a time than can be added in this process
+                if not waiting or n_fresh >= most:
+                    total = [(1, _narrow(added_rows(total, width, n_tokens, n_labels)))]
+                    n_fresh = 0
+            sums.append(total[0][1] if total else added_rows([], width, n_tokens, n_labels))
+        return sums
 
 
 _last_names: dict[Any, Names] = {}
 
 
 def memory_limit() -> int:
-    """Return how many bytes this process may take: what it is limited to, or an eighth of the machine's memory."""
+    """Return how many bytes this process may take: its limit, or an eighth of the machine's."""
     try:
         import resource
     except ModuleNotFoundError:  # not on Windows
@@ -195,8 +241,8 @@ def memory_limit() -> int:
     return min([machine, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
 
 
-def _held_bytes() -> int:
-    """Return what this process holds now, as its limit counts it: a worker of Ray starts with more than others."""
+def _process_bytes() -> int:
+    """Return what this process uses, as its limit counts it: a worker of Ray starts with more."""
     try:
         with open("/proc/self/status", encoding="ascii") as file:
             return int(file.read().split("VmData:")[1].split()[0]) * 1024
@@ -209,6 +255,8 @@ def _in_memory(names: Vocabulary) -> Vocabulary:
     return Vocabulary(np.array(names.ints), np.array(names.floats), names.strings)
 
 
-def _narrowed(rows: SiteRows) -> SiteRows:
+def _narrow(rows: SiteRows) -> SiteRows:
     """Return rows in little room."""
-    return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
+    return SiteRows(
+        rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts)
+    )

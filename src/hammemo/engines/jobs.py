@@ -1,15 +1,14 @@
-"""What every engine does: learn one group of shards. A task is a pure function of the job and the group.
+"""What every engine does: learn one group of shards. A task is a function of job and group alone.
 
-Partial states on their way between processes: named arrays out, a memory in.
+**States on their way** between processes are named arrays. Only `pack` and `unpack` know how a
+memory becomes arrays and arrays a memory; nothing is pickled.
 
-Only these functions know how a memory becomes arrays and arrays a memory; nothing is pickled or unpickled here.
-
-A folder that remembers what is done, so that a job whose driver died is started again and repeats nothing.
-
-The folder, on this machine or on object storage, holds ``manifest.json``, which says whose job it is, and one file for
-each group of shards that has been learnt: 32 bytes of BLAKE2b and then the state, as safetensors. A file is written
-beside its place and renamed (object stores show a file only when it is whole), so that it is there or it is not; one
-that is damaged all the same does not match its digest and counts as not there.
+**Checkpoints.** A folder remembers what is done, so that a job whose driver died is started
+again and repeats nothing. The folder, on this machine or on object storage, holds
+``manifest.json``, which says whose job it is, and one file for each group of shards that has
+been learnt: 32 bytes of BLAKE2b and then the state, as safetensors. A file is written beside
+its place and renamed (object stores show a file only when it is whole), so that it is there or
+it is not; one that is damaged all the same does not match its digest and counts as not there.
 """
 
 from __future__ import annotations
@@ -71,7 +70,8 @@ class Checkpoint:
                 data = stream.read()
         except FileNotFoundError:
             return None
-        digest, body = data[:_DIGEST], data[_DIGEST:]
+        digest = data[:_DIGEST]
+        body = data[_DIGEST:]
         return safetensors.numpy.load(body) if digest == self._digest(group, body) else None
 
     def write(self, group: int, arrays: Arrays) -> None:
@@ -83,14 +83,17 @@ class Checkpoint:
         return f"{self.path}/group-{group:06d}"
 
     def _digest(self, group: int, body: bytes) -> bytes:
-        return hashlib.blake2b(body, digest_size=_DIGEST, key=f"{self.job}:{group}".encode()).digest()
+        return hashlib.blake2b(
+            body, digest_size=_DIGEST, key=f"{self.job}:{group}".encode()
+        ).digest()
 
 
 def open_checkpoint(where: str, job: Manifest) -> Checkpoint:
-    """Return the checkpoint of a job in a folder, made if need be, or refuse a folder that belongs to another job."""
+    """Return the checkpoint of a job in a folder; refuse a folder that belongs to another job."""
     base, path = located(where)
     path = path if base else os.path.abspath(path)
-    system, text = file_system(base), json.dumps(dict(job), indent=2)
+    system = file_system(base)
+    text = json.dumps(dict(job), indent=2)
     try:
         with system.open_input_file(f"{path}/manifest.json") as stream:
             _compare(where, json.loads(stream.read()), job)
@@ -100,13 +103,14 @@ def open_checkpoint(where: str, job: Manifest) -> Checkpoint:
     return Checkpoint(base, path, hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
 
-def _compare(where: str, there: Any, here: Manifest) -> None:
-    held = there if isinstance(there, dict) else {}
-    for name, value in here.items():
-        if held.get(name) != value:
+def _compare(where: str, stored: Any, expected: Manifest) -> None:
+    entries = stored if isinstance(stored, dict) else {}
+    for name, value in expected.items():
+        if entries.get(name) != value:
             raise ValueError(
-                f"The folder {where} belongs to another job: {name} is {held.get(name)!r} there and {value!r} here. "
-                "Resume with what that job was started with, or name an empty folder."
+                f"The folder {where} belongs to another job: {name} is {entries.get(name)!r} there "
+                f"and {value!r} here. Resume with what that job was started with, or name an "
+                "empty folder."
             )
 
 
@@ -136,7 +140,9 @@ def pack(memory: Memory) -> Arrays:
 
 
 def unpack(template: Memory, arrays: Mapping[str, Array]) -> Any:
-    """Return a memory of the template's layout that holds what `pack` returned; the arrays may be read-only.
+    """Return a memory of the template's layout that holds what `pack` returned.
+
+    The arrays may be read-only.
 
     Examples
     --------
@@ -150,14 +156,18 @@ def unpack(template: Memory, arrays: Mapping[str, Array]) -> Any:
     return clone(template).restore(copies, template.sites, template.seed)
 
 
-def prefixed(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
+def add_prefix(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
     """Return arrays under names that begin so."""
     return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
-def with_prefix(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
+def take_prefix(prefix: str, arrays: Mapping[str, Array]) -> Arrays:
     """Return the arrays whose names begin so, without that beginning."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 Piece = TypeVar("Piece")
@@ -174,7 +184,8 @@ class GroupReport:
     ----------
     group : int
     tokens : int
-        Tokens read, or values of a table; 0 where the state was found in the folder of an earlier run.
+        Tokens read, or values of a table; 0 where the state was found in the folder of an
+        earlier run.
     source_bytes : int
         Bytes of the files that the shards cover.
     seconds, reading_seconds : float
@@ -182,11 +193,13 @@ class GroupReport:
     cpu_seconds : float
         What the processor spent on it: less than `seconds` where others wanted the core too.
     peak_bytes : int
-        The most memory the process ever had, as the operating system counts it; 0 where it does not.
+        The most memory the process ever had, as the operating system counts it; 0 where it does
+        not.
     resumed : bool
         Whether the state was found in the folder of an earlier run.
     kept : dict of arrays, optional
-        The group's part of the sample that the model keeps, on its way to the others; `GroupObserver` takes it out.
+        The group's part of the sample that the model keeps, on its way to the others;
+        `GroupObserver` takes it out.
     """
 
     group: int
@@ -227,20 +240,20 @@ class GroupJob(ABC):
         """Store such pieces."""
 
     def learn(self, group: int, shards: Shards) -> tuple[Memory, GroupReport]:
-        """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
+        """Return a memory that has learned these shards, or what an earlier run stored of them."""
         tally = GroupTally(self.kept)
-        known = None if self.checkpoint is None else self.checkpoint.read(group)
-        if known is not None:
-            kept = with_prefix(_KEPT, known) or None
-            state = {name: array for name, array in known.items() if not name.startswith(_KEPT)}
+        stored = None if self.checkpoint is None else self.checkpoint.read(group)
+        if stored is not None:
+            kept = take_prefix(_KEPT, stored) or None
+            state = {name: array for name, array in stored.items() if not name.startswith(_KEPT)}
             memory: Memory = unpack(self.template, state)
         else:
             memory = self.template.empty_like()
             self.add(memory, self.pieces(shards, tally))
             kept = None if tally.kept is None else tally.kept.packed()
             if self.checkpoint is not None:
-                self.checkpoint.write(group, {**pack(memory), **prefixed(_KEPT, kept or {})})
-        return memory, tally.report(group, shards, kept, resumed=known is not None)
+                self.checkpoint.write(group, {**pack(memory), **add_prefix(_KEPT, kept or {})})
+        return memory, tally.report(group, shards, kept, resumed=stored is not None)
 
     def learn_packed(self, group: int, shards: Shards) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
@@ -274,10 +287,11 @@ class Job(GroupJob):
         """Yield the blocks of documents."""
         way = Way.of(Cutting(self.short, self.pad), self.labels)  # type: ignore[arg-type]
         for shard in shards:
-            for piece in tally.timed(self.source.pieces(shard)):
+            for piece in tally.time_pieces(self.source.pieces(shard)):
                 tally.tokens += piece.n_tokens
                 keeper = Keeper(tally.kept, way)
-                yield from keeper.through(stream_blocks(piece.tokens, self.h, piece.starts, self.short, self.pad))
+                blocks = stream_blocks(piece.tokens, self.h, piece.starts, self.short, pad=self.pad)
+                yield from keeper.through(blocks)
                 tally.kept = keeper.store
 
     def add(self, memory: Memory, pieces: Iterable[Block]) -> None:
@@ -292,9 +306,10 @@ class GroupTally:
         self.kept = kept
         self.tokens = 0
         self.seconds = 0.0
-        self._started, self._spent = time.perf_counter(), time.thread_time()
+        self._started = time.perf_counter()
+        self._spent = time.thread_time()
 
-    def timed(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def time_pieces(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield what an iterator does, and take the time that it needs."""
         while True:
             started = time.perf_counter()
@@ -304,12 +319,22 @@ class GroupTally:
                 return
             yield piece
 
-    def report(self, group: int, shards: Shards, kept: Arrays | None, *, resumed: bool) -> GroupReport:
+    def report(
+        self, group: int, shards: Shards, kept: Arrays | None, *, resumed: bool
+    ) -> GroupReport:
         """Return what learning the group took since this tally was begun."""
         source_bytes = sum(shard.stop - shard.start for shard in shards)
-        seconds, cpu_seconds = time.perf_counter() - self._started, time.thread_time() - self._spent
-        took = (seconds, self.seconds, cpu_seconds, peak_memory())
-        return GroupReport(group, self.tokens, source_bytes, *took, resumed, kept)
+        return GroupReport(
+            group,
+            self.tokens,
+            source_bytes,
+            seconds=time.perf_counter() - self._started,
+            reading_seconds=self.seconds,
+            cpu_seconds=time.thread_time() - self._spent,
+            peak_bytes=peak_memory(),
+            resumed=resumed,
+            kept=kept,
+        )
 
 
 def peak_memory() -> int:
@@ -318,15 +343,24 @@ def peak_memory() -> int:
         import resource
     except ModuleNotFoundError:  # not on Windows
         return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def described(source: ShardedFiles, groups: Groups, kept: ModelStore | None, **more: Any) -> dict[str, Any]:
+def describe_job(
+    source: ShardedFiles, groups: Groups, kept: ModelStore | None, **more: Any
+) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
-    files = {"files": len(source.files), "bytes": source.nbytes, "source": source.fingerprint()}
-    first = [[shard.file.path, shard.start, shard.stop] for shard in groups[0]]
-    grouped = {"groups": len(groups), "first_group": first}
-    return {"format": 1, **files, **more, "kept": None if kept is None else kept.described(), **grouped}
+    return {
+        "format": 1,
+        "files": len(source.files),
+        "bytes": source.nbytes,
+        "source": source.fingerprint(),
+        **more,
+        "kept": None if kept is None else kept.described(),
+        "groups": len(groups),
+        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
+    }
 
 
 class GroupObserver:
@@ -343,11 +377,17 @@ class GroupObserver:
     """
 
     def __init__(
-        self, total: int, kept: ModelStore | None, on_progress: OnProgress | None, on_report: OnReport | None
+        self,
+        total: int,
+        kept: ModelStore | None,
+        on_progress: OnProgress | None,
+        on_report: OnReport | None,
     ) -> None:
         self.kept = kept
-        self._done, self._total = 0, total
-        self._on_progress, self._on_report = on_progress, on_report
+        self._done = 0
+        self._total = total
+        self._on_progress = on_progress
+        self._on_report = on_report
         self.step(0)
 
     def expect(self, more: int) -> None:

@@ -1,15 +1,15 @@
 r"""Learn on a cluster with Ray.
 
-Each group of shards is one task, and a task is a pure function: it may run twice, anywhere, and returns the same. So a
-worker or a node that dies costs what it was doing and nothing else; Ray runs the lost tasks again. Input and output
-errors are tried again as well.
+Each group of shards is one task, and a task is a pure function: it may run twice, anywhere, and
+returns the same. So a worker or a node that dies costs what it was doing and nothing else; Ray
+runs the lost tasks again. Input and output errors are tried again as well.
 
-States are added in a tree, four at a time, each addition a task: with G groups of s bytes a node sends s and receives
-4 s, and :math:`\log_4 G` additions follow one another. An exact table that outgrows the memory of a node belongs into
-segments.
+States are added in a tree, four at a time, each addition a task: with G groups of s bytes a
+node sends s and receives 4 s, and :math:`\log_4 G` additions follow one another. An exact table
+that outgrows the memory of a node belongs into segments.
 
-A table in segments (:mod:`hammemo.engines.segments`) is not moved by Ray at all: tasks write files and return their
-names.
+A table in segments (:mod:`hammemo.engines.segments`) is not moved by Ray at all: tasks write
+files and return their names.
 
 Ray does not cover the death of the driver: that is what ``resume=`` is for.
 """
@@ -23,7 +23,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import needed
-from hammemo.engines.jobs import Arrays, GroupJob, GroupReport, Groups, OnReport, Shards, pack, unpack
+from hammemo.engines.jobs import (
+    Arrays,
+    GroupJob,
+    GroupReport,
+    Groups,
+    OnReport,
+    Shards,
+    pack,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,69 +43,92 @@ FAN_IN = 4
 RETRIES = 8
 
 
-def run(job: GroupJob, groups: Groups, workers: int | None, address: str | None, on_report: OnReport) -> Memory:
-    """Return the sum of what all groups teach: four states at a time, each as soon as its four are there."""
-    with _connected(address, workers) as ray:
-        template, add = ray.put(job.template), _task(ray, _add)
+def run(
+    job: GroupJob,
+    groups: Groups,
+    on_report: OnReport,
+    *,
+    workers: int | None,
+    address: str | None,
+) -> Memory:
+    """Return the sum of what all groups teach, added as soon as four neighbours are there."""
+    with _connect(address, workers) as ray:
+        template = ray.put(job.template)
+        add = _task(ray, _add)
         levels: list[dict[int, Any]] = [{}]
         widths = [len(groups)]
         while widths[-1] > 1:
             widths.append(-(-widths[-1] // FAN_IN))
             levels.append({})
-        for group, report, state in _learnt(ray, job, groups, workers):
+        for group, report, state in _learn_all(ray, job, groups, workers):
             on_report(report)
-            place, levels[0][group] = group, state
-            for level, (held, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
+            place = group
+            levels[0][group] = state
+            for level, (states, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
                 place //= FAN_IN
-                four = range(FAN_IN * place, min(FAN_IN * (place + 1), width))  # always the same four
-                if not all(child in held for child in four):
+                # always the same four
+                four = range(FAN_IN * place, min(FAN_IN * (place + 1), width))
+                if not all(child in states for child in four):
                     break
-                levels[level + 1][place] = add.remote(template, *(held.pop(child) for child in four))
+                levels[level + 1][place] = add.remote(
+                    template, *[states.pop(child) for child in four]
+                )
         memory: Memory = unpack(job.template, ray.get(levels[-1][0]))
         return memory
 
 
-def _learnt(ray: Any, job: GroupJob, groups: Groups, workers: int | None) -> Iterator[tuple[int, GroupReport, Any]]:
-    """Yield each group, its report and a reference to its state, the first that is learnt first; few at a time."""
-    task, shared, todo = _task(ray, _learn, returns=2), ray.put(job), iter(enumerate(groups))
+def _learn_all(
+    ray: Any, job: GroupJob, groups: Groups, workers: int | None
+) -> Iterator[tuple[int, GroupReport, Any]]:
+    """Yield each group, its report and a reference to its state, the first that is learnt first.
+
+    Few at a time.
+    """
+    task = _task(ray, _learn, returns=2)
+    shared = ray.put(job)
+    todo = iter(enumerate(groups))
     under_way: dict[Any, tuple[int, Any]] = {}
     while True:
         for group, shards in islice(todo, max(0, _most_at_once(ray, workers) - len(under_way))):
-            report, held = task.remote(shared, group, shards)
-            under_way[report] = (group, held)
+            report, state = task.remote(shared, group, shards)
+            under_way[report] = (group, state)
         if not under_way:
             return
-        ready, _ = ray.wait(list(under_way), timeout=1.0)  # not for ever: new nodes take more groups
+        # not for ever: new nodes take more groups
+        ready, _ = ray.wait(list(under_way), timeout=1.0)
         for report in ready:
-            group, held = under_way.pop(report)
-            yield group, ray.get(report), held
+            group, state = under_way.pop(report)
+            yield group, ray.get(report), state
 
 
 @contextmanager
 def spreading(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Yield a function that calls another one with each of some arguments, as tasks, and yields what they return."""
-    with _connected(address, workers) as ray:
+    """Yield a function that calls another one with each of some arguments, as tasks."""
+    with _connect(address, workers) as ray:
 
-        def spread(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-            task, shared = _task(ray, _call), ray.put(function)
+        def spread(
+            function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+        ) -> Iterator[Any]:
+            task = _task(ray, _call)
+            shared = ray.put(function)
             waiting: deque[Any] = deque()
-            for given in arguments:
+            for values in arguments:
                 while len(waiting) >= _most_at_once(ray, workers):
                     yield ray.get(waiting.popleft())
-                waiting.append(task.remote(shared, *given))
+                waiting.append(task.remote(shared, *values))
             while waiting:
                 yield ray.get(waiting.popleft())
 
         yield spread
 
 
-def _call(function: Callable[..., Any], *given: Any) -> Any:
-    return function(*given)
+def _call(function: Callable[..., Any], *values: Any) -> Any:
+    return function(*values)
 
 
 @contextmanager
-def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
-    """Yield Ray, connected: to where the caller is connected already, to an address, or started here and stopped.
+def _connect(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield Ray, connected to where the caller is already, to an address, or started here.
 
     What a task raises comes as it is, and where Ray gives up, the error says what to do.
     """
@@ -113,8 +145,8 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
         raise (error.cause if isinstance(error.cause, Exception) else error) from error
     except ray.exceptions.RayError as error:
         raise RuntimeError(
-            f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory per worker, "
-            "smaller groups, and resume= so that nothing done is repeated."
+            f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more "
+            "memory per worker, smaller groups, and resume= so that nothing done is repeated."
         ) from error
     finally:
         if is_own:
@@ -122,13 +154,18 @@ def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
 
 
 def _task(ray: Any, function: Callable[..., Any], returns: int = 1) -> Any:
-    """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
+    """Return a function as a task, tried again where a worker dies or a file cannot be read."""
     passing = [OSError, ray.exceptions.ObjectLostError]  # another attempt may not meet them
-    return ray.remote(num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=passing)(function)
+    return ray.remote(
+        num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=passing
+    )(function)
 
 
 def _most_at_once(ray: Any, workers: int | None) -> int:
-    """Return how many tasks may be under way or waiting: asked again and again, because nodes come and go."""
+    """Return how many tasks may be under way or waiting.
+
+    Asked again and again, because nodes come and go.
+    """
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
     return 2 * cores if workers is None or cores <= workers else workers
 

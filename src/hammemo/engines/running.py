@@ -1,6 +1,7 @@
-"""How a fit is run: by which engine, on how many workers, in memory or in segments, and where what is done is kept.
+"""How a fit is run: engine, workers, in memory or in segments, and where finished work is kept.
 
-Learn on this machine: threads where the compiled loops do the work, processes where Python does.
+On this machine, threads learn where the compiled loops do the work, and processes where Python
+does.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from hammemo.sources.tables import TableFiles
 
 
-def run_locally(job: GroupJob, groups: Groups, kind: str, workers: int | None, on_report: OnReport) -> Memory:
-    """Return the sum of what all groups teach; they are added in order, whichever is learnt first."""
+def run_locally(
+    job: GroupJob, groups: Groups, on_report: OnReport, *, kind: str, workers: int | None
+) -> Memory:
+    """Return the sum of what all groups teach, added in order, whichever is learned first."""
     workers = min(workers or os.cpu_count() or 1, len(groups))
     total = job.template.empty_like()
     in_processes = kind == "processes" and workers > 1
@@ -48,18 +51,21 @@ def run_locally(job: GroupJob, groups: Groups, kind: str, workers: int | None, o
 
 
 def spread_locally(
-    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], kind: str, workers: int | None
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    kind: str,
+    workers: int | None,
 ) -> Iterator[Any]:
-    """Yield what a function returns for each of some arguments, in their order, on threads or processes."""
+    """Yield what a function returns for each of some arguments, in their order."""
     workers = workers or os.cpu_count() or 1
     backend = "loky" if kind == "processes" and workers > 1 else "threading"
     pool = Parallel(workers, backend=backend, return_as="generator", max_nbytes=None)
     try:
-        yield from pool(delayed(function)(*given) for given in arguments)
+        yield from pool(delayed(function)(*values) for values in arguments)
     except BrokenProcessPool as error:
         raise RuntimeError(
-            "A worker process died, perhaps for want of memory. Take fewer workers, and resume= so that nothing done "
-            "is repeated; engine='ray' starts tasks again by itself."
+            "A worker process died, perhaps for want of memory. Take fewer workers, and resume= "
+            "so that nothing done is repeated; engine='ray' starts tasks again by itself."
         ) from error
 
 
@@ -83,18 +89,20 @@ class Machines:
     address : str, optional
         With Ray: the cluster. Without it, Ray is started on this machine and stopped afterwards.
     resume : str, optional
-        A folder or an address on object storage that remembers what is done: the same call made again repeats none of
-        it. A cluster's workers must reach it too.
+        A folder or an address on object storage that remembers what is done: the same call made
+        again repeats none of it. A cluster's workers must reach it too.
     segments : int, optional
-        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many segments, cut by
-        ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
-        remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
+        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about
+        this many segments, cut by ranges of keys, and return the model that answers from them.
+        No process holds the whole table, and the folder remembers what is done: the same call
+        made again repeats none of it. Workers must reach the folder.
     out : str or path, optional
         With `segments`: the folder, on a disk that all workers see.
     shard_bytes, group_size : int, optional
         Bytes of files a shard, and shards a task; by default small files are taken together.
     on_progress : callable, optional
-        Is called with (tasks done, tasks): a task learns a group or, with `segments`, also adds up a range of keys.
+        Is called with (tasks done, tasks): a task learns a group or, with `segments`, also adds
+        up a range of keys.
     on_report : callable, optional
         Is called with the `GroupReport` of each group.
 
@@ -125,13 +133,15 @@ class Machines:
                 raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
         if self.segments is not None and (self.out is None or self.resume is not None):
             raise ValueError(
-                f"segments={self.segments!r}: a table is cut into one segment or more, out= names the folder to write, "
-                "and that folder remembers what is done: resume= is not used."
+                f"segments={self.segments!r}: a table is cut into one segment or more, out= "
+                "names the folder to write, and that folder remembers what is done: resume= is "
+                "not used."
             )
         if self.segments is not None and self.engine == "ray" and self.out_is_address:
             raise ValueError(
-                f"out={os.fspath(self.out or '')!r}: workers of Ray write segments to a folder that all of them see. "
-                "Name one on a disk of the network, and copy it to object storage when it is done."
+                f"out={os.fspath(self.out or '')!r}: workers of Ray write segments to a folder "
+                "that all of them see. Name one on a disk of the network, and copy it to object "
+                "storage when it is done."
             )
 
     @property
@@ -142,14 +152,24 @@ class Machines:
     def groups(self, source: Source | TableFiles) -> Groups:
         """Return the shards of a source in groups, one task each."""
         task_bytes = max(source.shard_size(self.shard_bytes), source.nbytes // _MAX_GROUPS)
-        return grouped(source.shards(self.shard_bytes), self.group_size, task_bytes)
+        return group_shards(source.shards(self.shard_bytes), self.group_size, task_bytes)
 
     def checkpoint(self, manifest: Manifest, name: str = "") -> Checkpoint | None:
-        """Return what remembers the states of a job, in the folder for it or in a folder of this name below it."""
+        """Return what remembers the states of a job, in the folder for it or in a folder below.
+
+        `name` is that of the folder below.
+        """
         if self.resume is None:
             return None
-        place, mark, query = str(self.resume).partition("?") if is_address(str(self.resume)) else (self.resume, "", "")
-        return open_checkpoint(f"{str(place).rstrip('/')}/{name}{mark}{query}" if name else str(self.resume), manifest)
+        where = str(self.resume)
+        if name:
+            place = where
+            options = ""  # of an address, behind a question mark
+            if is_address(where):
+                place, mark, query = where.partition("?")
+                options = mark + query
+            where = f"{place.rstrip('/')}/{name}{options}"
+        return open_checkpoint(where, manifest)
 
     @contextmanager
     def spreading(self) -> Iterator[Spread]:
@@ -164,11 +184,19 @@ class Machines:
             yield partial(spread_locally, kind=kind, workers=self.workers)
 
     def count(
-        self, job: GroupJob, groups: Groups, sample: Memory, manifest: Manifest, tell: GroupObserver, kind: str
+        self,
+        job: GroupJob,
+        groups: Groups,
+        *,
+        sample: Memory,
+        manifest: Manifest,
+        tell: GroupObserver,
+        kind: str,
     ) -> tuple[Memory, SegmentsJob | None]:
-        """Return a memory that has learnt all groups and, where it lies in segments, what has made them.
+        """Return a memory that has learned all groups and, if it has segments, what made them.
 
-        `sample` is a memory that has learnt some examples of the source, `kind` what "local" means.
+        `sample` is a memory that has learned some examples of the source, `kind` what "local"
+        means.
         """
         if self.segments is not None:
             work = self._in_segments(job, manifest, sample, self.segments)
@@ -177,20 +205,29 @@ class Machines:
         if self.engine == "ray":
             from hammemo.engines import ray
 
-            return ray.run(job, groups, self.workers, self.address, tell), None
-        return run_locally(job, groups, kind if self.engine == "local" else self.engine, self.workers, tell), None
+            memory = ray.run(job, groups, tell, workers=self.workers, address=self.address)
+            return memory, None
+        if self.engine != "local":
+            kind = self.engine
+        return run_locally(job, groups, tell, kind=kind, workers=self.workers), None
 
-    def _in_segments(self, job: GroupJob, manifest: Manifest, sample: Memory, segments: int) -> SegmentsJob:
+    def _in_segments(
+        self, job: GroupJob, manifest: Manifest, sample: Memory, segments: int
+    ) -> SegmentsJob:
         """Return what a fit in segments must know, or refuse what cannot be learnt so."""
         if not isinstance(sample, InSegments) or tabled(sample.sites):
             raise ValueError(
-                "segments= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
-                "without Bag and Together."
+                "segments= cuts an exact table of sites with positions: use memory='exact' or "
+                "'tiered', and a kernel without Bag and Together."
             )
         table = sample.terms.added_up()
         cuts = [table.vocabulary.at(edge) for edge in even_edges(table, segments)[1:-1].tolist()]
-        folder = temporary_folder() if self.out_is_address else os.path.abspath(os.fspath(self.out or ""))
-        return SegmentsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))
+        if self.out_is_address:
+            folder = temporary_folder()
+        else:
+            folder = os.path.abspath(os.fspath(self.out or ""))
+        runs_name, segments_name = job_names(manifest, cuts)
+        return SegmentsJob(job, folder, runs_name, segments_name, cuts=tuple(cuts))
 
     def finish(self, model: MemoryClassifier, work: SegmentsJob | None) -> None:
         """Write what a model in segments has beside them, and delete what is no longer needed."""
@@ -200,20 +237,22 @@ class Machines:
         work.delete_runs()
         segmented = model.memory_.segmented
         if self.out_is_address and segmented is not None:
-            Remote(os.fspath(self.out or "")).put(work.folder, HEAD, [one.name for one in facts_of(segmented)])
+            names = [facts.name for facts in facts_of(segmented)]
+            Remote(os.fspath(self.out or "")).put(work.folder, HEAD, names)
 
 
-def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> Groups:
-    """Return consecutive shards in groups, one task each: of `size` shards, or of about this many bytes."""
+def group_shards(shards: Sequence[Shard], size: int | None, task_bytes: int) -> Groups:
+    """Return consecutive shards in groups: of `size` shards, or of about so many bytes."""
     if size is not None:
         return [tuple(shards[first : first + size]) for first in range(0, len(shards), size)]
     groups: list[Shards] = []
-    held: list[Shard] = []
-    held_bytes = 0
+    group: list[Shard] = []
+    group_bytes = 0
     for shard in shards:
-        held.append(shard)
-        held_bytes += shard.stop - shard.start
-        if 4 * held_bytes >= 3 * task_bytes:
-            groups.append(tuple(held))
-            held, held_bytes = [], 0
-    return [*groups, tuple(held)] if held else groups
+        group.append(shard)
+        group_bytes += shard.stop - shard.start
+        if 4 * group_bytes >= 3 * task_bytes:
+            groups.append(tuple(group))
+            group = []
+            group_bytes = 0
+    return [*groups, tuple(group)] if group else groups

@@ -1,19 +1,22 @@
-r"""Tables on engines: rows in files, learnt by many workers as `fit` learns them whole, to the byte.
+"""Tables on engines: many workers learn rows in files as `fit` learns them whole, to the byte.
 
-`fit` chooses everything from the kept rows, those with the lowest hashes, and counts all rows under what was chosen.
-Both are sums over groups of rows:
+`fit` chooses everything from the kept rows, those with the lowest hashes, and counts all rows
+under what was chosen. Both are sums over groups of rows:
 
-1. each worker reads a group of shards and returns the rows of it that have the lowest hashes; the rows that have the
-   lowest of all are among them. It also says which labels there are and what each column holds;
+1. each worker reads a group of shards and returns the rows of it that have the lowest hashes;
+   the rows that have the lowest of all are among them. It also says which labels there are and
+   what each column holds;
 2. the layout is chosen here, once, from the kept rows;
 3. where not all rows were kept, each worker reads its group again and counts it under that layout;
 4. the weights are fitted here, to the kept rows.
 
-A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on all values of its column;
-so do the format of dates, and whether ``NA`` is a missing value. The first rows say what it most likely is. Each group
-says what it has found, and where that is something else, the first step is done once more with what is now known.
+A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on
+all values of its column; so do the format of dates, and whether ``NA`` is a missing value. The
+first rows say what it most likely is. Each group says what its rows show, and where that is
+something else, the first step is done once more with what all groups have shown.
 
-The source is read twice. Where the second pass finds more or fewer rows than the first, the fit is refused.
+The source is read twice. Where the second pass finds more or fewer rows than the first, the fit
+is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -32,7 +35,15 @@ from sklearn.base import clone
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import object_array
 from hammemo.edits.editing import edit
-from hammemo.engines.jobs import GroupJob, GroupObserver, GroupTally, described, open_checkpoint, prefixed, with_prefix
+from hammemo.engines.jobs import (
+    GroupJob,
+    GroupObserver,
+    GroupTally,
+    add_prefix,
+    describe_job,
+    open_checkpoint,
+    take_prefix,
+)
 from hammemo.estimators.classifiers import MemoryClassifier, state_of_layout
 from hammemo.estimators.regressor import MemoryRegressor, read_targets
 from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
@@ -71,22 +82,41 @@ _KEPT: Final = "kept."
 _LABELS: Final = "labels."
 
 
-def _examples(schema: TableSchema, batch: Batch) -> tuple[Examples, Array, str]:
-    """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
-    values, given, kinds = schema.read(batch)
-    labels = read_targets(given) if schema.is_target else label_array(given)
+class _BatchExamples(NamedTuple):
+    """The rows of a batch as examples."""
+
+    examples: Examples
+    labels: Array
+    kinds: str
+    """What kind of names each column and the labels hold."""
+
+
+def _read_examples(schema: TableSchema, batch: Batch) -> _BatchExamples:
+    """Return the rows of a batch as examples."""
+    values, label_values, kinds = schema.read(batch)
+    labels = read_targets(label_values) if schema.is_target else label_array(label_values)
     if schema.cell_kinds is not None:
-        tokens = tokens_of(values, schema.cell_kinds, schema.missing, schema.columns, learning=True, zones=schema.zones)
+        tokens = tokens_of(
+            values,
+            schema.cell_kinds,
+            schema.missing,
+            schema.columns,
+            learning=True,
+            zones=schema.zones,
+        )
     else:
         tokens = side_by_side(values)
-    return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, kinds
+    examples = Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64))
+    return _BatchExamples(examples, labels, kinds)
 
 
-def _batches(source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally) -> Iterator[Batch]:
+def _batches(
+    source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally
+) -> Iterator[Batch]:
     """Yield the batches of some shards that have rows."""
-    wanted = schema.wanted
+    columns = schema.wanted
     for shard in shards:
-        for batch in tally.timed(source.batches(shard, wanted)):
+        for batch in tally.time_pieces(source.batches(shard, columns)):
             if len(batch):
                 tally.tokens += len(batch) * len(schema.known_columns)
                 yield batch
@@ -119,7 +149,7 @@ class TableJob(GroupJob):
     def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
         """Count the rows of batches."""
         for batch in pieces:
-            self.add_examples(memory, _examples(self.schema, batch)[0])
+            self.add_examples(memory, _read_examples(self.schema, batch).examples)
 
     def add_examples(self, memory: Memory, examples: Examples) -> None:
         """Count examples, as contexts of cells where they have numbers."""
@@ -166,19 +196,18 @@ class Findings:
     is_whole: bool = True
     clocks: tuple[str | None, ...] = ()
 
-    def with_rows(self, examples: Examples, labels: Array, names: str) -> Findings:
+    def with_rows(self, batch: _BatchExamples) -> Findings:
         """Return what is known after some more rows."""
-        noted = TokenTypes.of(examples.contexts).letters
         fresh = Findings(
             evidence=(NO_EVIDENCE,) * len(self.evidence),
             truths=self.truths,
-            names=names,
-            noted=noted,
-            labels=examples.labels,
-            dtype=labels.dtype.str,
-            n_rows=len(labels),
+            names=batch.kinds,
+            noted=TokenTypes.of(batch.examples.contexts).letters,
+            labels=batch.examples.labels,
+            dtype=batch.labels.dtype.str,
+            n_rows=len(batch.labels),
         )
-        kept = None if self.kept is None else self.kept.changed(examples, 1)
+        kept = None if self.kept is None else self.kept.changed(batch.examples, 1)
         return replace(self.plus(fresh), kept=kept)
 
     def plus(self, other: Findings) -> Findings:
@@ -186,27 +215,39 @@ class Findings:
         noted = self.noted or other.noted
         if self.noted and other.noted:
             noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
-        ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
-        dtype = common_label_dtype(*ends).str if ends else ""
-        pairs = zip(self.evidence, other.evidence, strict=True)
+        classes = [
+            classes_array(findings.labels, np.dtype(findings.dtype))
+            for findings in (self, other)
+            if findings.dtype
+        ]
+        evidence = tuple(
+            column.plus(other_column)
+            for column, other_column in zip(self.evidence, other.evidence, strict=True)
+        )
+        kept = None
+        if self.kept is not None and other.kept is not None:
+            kept = self.kept.plus(other.kept, 1)
+        truths = self.truths
+        if other.truths:
+            truths = merged_kinds(self.truths, other.truths, OTHERS)
         return Findings(
-            evidence=tuple(mine.plus(theirs) for mine, theirs in pairs),
-            truths=merged_kinds(self.truths, other.truths, OTHERS) if other.truths else self.truths,
+            evidence=evidence,
+            truths=truths,
             names=merged_kinds(self.names, other.names) if other.names else self.names,
             noted=noted,
             labels=self.labels.union(other.labels),
-            dtype=dtype,
+            dtype=common_label_dtype(*classes).str if classes else "",
             n_rows=self.n_rows + other.n_rows,
-            kept=None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1),
+            kept=kept,
             is_whole=self.is_whole and other.is_whole,
-            # Of several groups they are joined where their schema is known.
+            # those of several groups are joined by `_TableFit.survey`, which knows the schema
             clocks=self.clocks or other.clocks,
         )
 
-    def packed(self) -> Arrays:
-        """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
-        values = [
-            [one.packed() for one in self.evidence],
+    def pack(self) -> Arrays:
+        """Return all of it as arrays, for other processes and for files; `unpack` undoes it."""
+        facts = [
+            [column.packed() for column in self.evidence],
             self.truths,
             self.names,
             self.noted,
@@ -215,23 +256,25 @@ class Findings:
             self.is_whole,
             self.clocks,
         ]
-        told = json.dumps(values)
         kept = {} if self.kept is None else self.kept.packed()
-        arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
-        return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
+        return {
+            "told": np.frombuffer(json.dumps(facts).encode("ascii"), np.uint8),
+            **add_prefix(_LABELS, self.labels.arrays()),
+            **add_prefix(_KEPT, kept),
+        }
 
     @classmethod
-    def unpacked(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
-        """Return what `packed` returned."""
-        values = json.loads(np.asarray(arrays["told"]).tobytes())
-        evidence, truths, names, noted, dtype, n_rows, is_whole, clocks = values
-        kept = with_prefix(_KEPT, arrays)
+    def unpack(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
+        """Return what `pack` returned."""
+        facts = json.loads(np.asarray(arrays["told"]).tobytes())
+        evidence, truths, names, noted, dtype, n_rows, is_whole, clocks = facts
+        kept = take_prefix(_KEPT, arrays)
         return cls(
-            evidence=tuple(TextEvidence.from_packed(one) for one in evidence),
+            evidence=tuple(TextEvidence.from_packed(column) for column in evidence),
             truths=truths,
             names=names,
             noted=noted,
-            labels=Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays))),
+            labels=Vocabulary.from_arrays(StoredArrays(take_prefix(_LABELS, arrays))),
             dtype=dtype,
             n_rows=n_rows,
             kept=empty.unpacked(kept) if empty is not None and kept else None,
@@ -240,11 +283,22 @@ class Findings:
         )
 
     def types(self, kinds: str | None) -> str:
-        """Return how values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.column_evidence`)."""
-        given = {UNKNOWN: HowGiven.UNTYPED, ONLY_TRUTHS: HowGiven.CATEGORIES, OTHERS: HowGiven.TYPED}
-        dated = [kind == ColumnKind.DATES for kind in kinds] if kinds else [False] * len(self.truths)
-        pairs = zip(dated, self.truths, strict=True)
-        return "".join(HowGiven.DATES if date and truth != UNKNOWN else given[truth] for date, truth in pairs)
+        """Return how values of columns of these kinds came.
+
+        The letters are those of a frame (:mod:`hammemo.tokens.column_evidence`).
+        """
+        how_given = {
+            UNKNOWN: HowGiven.UNTYPED,
+            ONLY_TRUTHS: HowGiven.CATEGORIES,
+            OTHERS: HowGiven.TYPED,
+        }
+        are_dates = [False] * len(self.truths)
+        if kinds:
+            are_dates = [kind == ColumnKind.DATES for kind in kinds]
+        letters = []
+        for is_date, truth in zip(are_dates, self.truths, strict=True):
+            letters.append(HowGiven.DATES if is_date and truth != UNKNOWN else how_given[truth])
+        return "".join(letters)
 
 
 @dataclass(frozen=True)
@@ -275,8 +329,8 @@ class Pass(ABC):
         arrays = None if self.checkpoint is None else self.checkpoint.read(group)
         resumed = arrays is not None
         if arrays is None:
-            made = self.result(_batches(self.source, self.schema, shards, tally))
-            arrays = {name: np.ascontiguousarray(one) for name, one in made.items()}
+            results = self.result(_batches(self.source, self.schema, shards, tally))
+            arrays = {name: np.ascontiguousarray(array) for name, array in results.items()}
             if self.checkpoint is not None:
                 self.checkpoint.write(group, arrays)
         return arrays, tally.report(group, shards, None, resumed=resumed)
@@ -301,7 +355,7 @@ class NumberCount(Pass):
         """Return the memory of the rows of a group, as arrays."""
         memory = NumberMemory.empty(self.layout)
         for batch in batches:
-            examples = _examples(self.schema, batch)[0]
+            examples = _read_examples(self.schema, batch).examples
             memory = memory.changed(self.layout, NumberRows.of(self.layout, examples, self.seed), 1)
         return memory.arrays()
 
@@ -315,7 +369,7 @@ class Survey(Pass):
     source, schema, checkpoint
         As in `Pass`.
     known : tuple of TextEvidence
-        What some rows of the table say about each column, because of which it is read as `schema` says.
+        What some rows of the table say about each column; `schema` follows from it.
     empty : ModelStore or None
         What rows are stored in.
     bounds : Bounds
@@ -327,27 +381,41 @@ class Survey(Pass):
     bounds: Bounds = UNBOUNDED
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
-        """Return what rows say, as arrays; after a value that a column should not have, only what the columns hold."""
+        """Return what rows say, as arrays.
+
+        After a value that a column should not have, only what the columns hold.
+        """
         schema = self.schema
-        findings = Findings(self.nothing_found, kept=self.empty)
+        findings = Findings(self.no_evidence, kept=self.empty)
         for batch in batches:
-            evidence = tuple(schema.found_evidence(batch, findings.evidence)) if self.is_open else findings.evidence
-            truths = merged_kinds(findings.truths, schema.truths(batch), OTHERS)
-            # The zones of dates are those of the kinds that the rows show, even if these are not the pass's.
-            reading = schema if self.has_kinds(evidence) else self._read_as(evidence)
-            clocks = schema.join_clocks(findings.clocks, reading.read_clocks(batch))
-            findings = replace(findings, evidence=evidence, truths=truths, clocks=clocks)
-            # Once some rows were not read, the rest are not either, though later rows may prove the reading right.
-            findings = replace(findings, is_whole=findings.is_whole and self.is_right(findings))
+            findings = self._look_at_columns(batch, findings)
             if findings.is_whole:
-                examples, labels, kinds = _examples(schema, batch)
-                findings = findings.with_rows(examples, labels, kinds)
+                rows = _read_examples(schema, batch)
+                findings = findings.with_rows(rows)
                 if schema.is_target:
-                    self.bounds.refuse_outside(labels)
+                    self.bounds.refuse_outside(rows.labels)
                     findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
         if not findings.is_whole:
             findings = Findings(findings.evidence, is_whole=False, clocks=findings.clocks)
-        return findings.packed()
+        return findings.pack()
+
+    def _look_at_columns(self, batch: Batch, before: Findings) -> Findings:
+        """Return findings with what the columns of some more rows show, but without the rows."""
+        schema = self.schema
+        evidence = before.evidence
+        if self.is_open:
+            evidence = tuple(schema.found_evidence(batch, evidence))
+        # the zones of dates are those of the kinds that the rows show, even if these are not the
+        # kinds that the pass reads
+        reading = schema if self.has_kinds(evidence) else self._schema_with(evidence)
+        findings = replace(
+            before,
+            evidence=evidence,
+            truths=merged_kinds(before.truths, schema.truths(batch), OTHERS),
+            clocks=schema.join_clocks(before.clocks, reading.read_clocks(batch)),
+        )
+        # once some rows were left out, the rest are, too, though later rows may prove it right
+        return replace(findings, is_whole=before.is_whole and self.is_right(findings))
 
     @property
     def is_open(self) -> bool:
@@ -355,27 +423,28 @@ class Survey(Pass):
         return bool(self.known)
 
     @property
-    def nothing_found(self) -> tuple[TextEvidence, ...]:
+    def no_evidence(self) -> tuple[TextEvidence, ...]:
         """What no row says about each column."""
         return (NO_EVIDENCE,) * len(self.known)
+
+    def is_right(self, findings: Findings) -> bool:
+        """Return whether the pass reads columns as the rows demand: in their kinds and clocks."""
+        if not self.has_kinds(findings.evidence):
+            return False
+        return self.schema.join_clocks(self.schema.clocks, findings.clocks) == self.schema.clocks
 
     def has_kinds(self, evidence: Sequence[TextEvidence]) -> bool:
         """Return whether columns have the kinds and the formats with which this pass reads them."""
         if not self.is_open:
             return True
-        schema = self._read_as(evidence)
-        return (schema.kinds, schema.learned_formats) == (self.schema.kinds, self.schema.learned_formats)
+        schema = self._schema_with(evidence)
+        has_same_kinds = schema.kinds == self.schema.kinds
+        return has_same_kinds and schema.learned_formats == self.schema.learned_formats
 
-    def _read_as(self, evidence: Sequence[TextEvidence]) -> TableSchema:
-        """Return how columns are read, now that some more rows were seen."""
-        both = [known.plus(one) for known, one in zip(self.known, evidence, strict=True)]
-        return self.schema.with_evidence(both)
-
-    def is_right(self, findings: Findings) -> bool:
-        """Return whether this pass reads the columns as what it has found says: in their kinds, by their clocks."""
-        if not self.has_kinds(findings.evidence):
-            return False
-        return self.schema.join_clocks(self.schema.clocks, findings.clocks) == self.schema.clocks
+    def _schema_with(self, evidence: Sequence[TextEvidence]) -> TableSchema:
+        """Return how columns are read when the evidence of more rows is added."""
+        columns = zip(self.known, evidence, strict=True)
+        return self.schema.with_evidence([before.plus(more) for before, more in columns])
 
 
 def fit_rows(
@@ -398,18 +467,29 @@ def fit_rows(
         How rows are read; columns and kinds may be open.
     """
     if schema.is_target and machines.segments is not None:
-        raise ValueError("segments= cuts a table of counts, and a model of numbers has none: leave it out.")
+        raise ValueError(
+            "segments= cuts a table of counts, and a model of numbers has none: leave it out."
+        )
     groups = machines.groups(source)
     say = schema.tell
     schema = replace(schema, tell=None)  # workers say nothing
     tell = GroupObserver(len(groups), None, machines.on_progress, machines.on_report)
     model: Front = clone(estimator)
-    schema, known = _first_look(source, schema)
-    with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
+    schema, evidence = _look_at_first_rows(source, schema)
+    # one session for both passes
+    with machines.spreading() if machines.engine == "ray" else nullcontext():
         settings = model.settings()
-        given = None if layout is None else state_of_layout(layout)
-        fit = _TableFit(settings, source, groups, machines, tell, settings.seed(), given)
-        schema, findings = fit.survey(schema, known)
+        given_layout = None if layout is None else state_of_layout(layout)
+        fit = _TableFit(
+            settings,
+            source,
+            groups,
+            machines,
+            tell=tell,
+            seed=settings.seed(),
+            layout=given_layout,
+        )
+        schema, findings = fit.survey(schema, evidence)
         if schema.is_target:
             edit(model, lambda _: fit.learn_numbers(schema, findings))
         else:
@@ -421,29 +501,35 @@ def fit_rows(
     return model, replace(schema, kinds=known_kinds(findings.names))
 
 
-def _first_look(source: TableFiles, schema: TableSchema) -> tuple[TableSchema, tuple[TextEvidence, ...]]:
-    """Return how rows are read, given the first ones of a source, and what these say about each column.
+class _FirstLook(NamedTuple):
+    """What the first rows of a source say."""
 
-    They say nothing where the kinds of columns are given.
-    """
+    schema: TableSchema
+    """How rows are read."""
+    evidence: tuple[TextEvidence, ...]
+    """What the rows say about each column; empty where the kinds of columns are given."""
+
+
+def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
+    """Settle how rows are read, by the first ones of a source."""
     if schema.label is None:
         raise ValueError("The column with the labels is not known: name it with label=.")
-    wanted = None if schema.columns is None else schema.wanted
-    batches = (batch for shard in source.shards() for batch in source.batches(shard, wanted))
+    columns = None if schema.columns is None else schema.wanted
+    batches = (batch for shard in source.shards() for batch in source.batches(shard, columns))
     batch = next((batch for batch in batches if len(batch)), None)
     if batch is None:
         raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
     schema = replace(schema, columns=schema.named(batch))
     check_column_names(schema.known_columns)
     schema.check_dated(schema.known_columns)
-    known: tuple[TextEvidence, ...] = ()
-    if len(schema.kinds) != len(schema.known_columns) + 1:  # otherwise the kinds need not be found out
-        if schema.numeric == "none":
-            schema = schema.with_evidence([NAMES_ONLY] * len(schema.known_columns))
-        else:
-            known = tuple(schema.found_evidence(batch))
-            schema = schema.with_evidence(known)
-    return replace(schema, clocks=schema.read_clocks(batch)), known
+    evidence: tuple[TextEvidence, ...] = ()
+    has_kinds = len(schema.kinds) == len(schema.known_columns) + 1  # the label has one, too
+    if not has_kinds and schema.numeric == "none":
+        schema = schema.with_evidence([NAMES_ONLY] * len(schema.known_columns))
+    elif not has_kinds:
+        evidence = tuple(schema.found_evidence(batch))
+        schema = schema.with_evidence(evidence)
+    return _FirstLook(replace(schema, clocks=schema.read_clocks(batch)), evidence)
 
 
 @dataclass
@@ -460,29 +546,36 @@ class _TableFit:
     work: SegmentsJob | None = None
     """What has made segments, if any."""
 
-    def survey(self, schema: TableSchema, known: tuple[TextEvidence, ...]) -> tuple[TableSchema, Findings]:
-        """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
+    def survey(
+        self, schema: TableSchema, evidence: tuple[TextEvidence, ...]
+    ) -> tuple[TableSchema, Findings]:
+        """Return how rows are read and what the first pass has found.
+
+        It is done once more where the first rows were misleading.
+        """
+        bounds = UNBOUNDED
+        if isinstance(self.settings, NumberSettings):
+            bounds = self.settings.bounds
         for name in ("rows", "rows-again"):
             empty = self._room(ColumnSchema(len(schema.known_columns), kinds=schema.cell_kinds))
-            bounds = self.settings.bounds if isinstance(self.settings, NumberSettings) else UNBOUNDED
-            survey = Survey(self.source.without_files(), schema, known, empty, bounds)
+            survey = Survey(self.source.without_files(), schema, evidence, empty, bounds=bounds)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
-            findings = Findings(survey.nothing_found, kept=empty)
+            findings = Findings(survey.no_evidence, kept=empty)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(survey.read, enumerate(self.groups)):
-                    of_group = Findings.unpacked(arrays, empty)
+                    of_group = Findings.unpack(arrays, empty)
                     clocks = schema.join_clocks(findings.clocks, of_group.clocks)
                     findings = replace(findings.plus(of_group), clocks=clocks)
                     self.tell(report)
             # A group may have stopped because its own rows say another kind than all rows together.
             if findings.is_whole and survey.is_right(findings):
                 return schema, findings
-            known = findings.evidence
+            evidence = findings.evidence
             if survey.is_open:
-                schema = schema.with_evidence(known)
+                schema = schema.with_evidence(evidence)
             schema = replace(schema, clocks=findings.clocks)
             self.tell.expect(len(self.groups))
-        raise _changed()
+        raise _change_error()
 
     def _room(self, columns: ColumnSchema) -> ModelStore | None:
         """Return what the rows of the first pass are stored in."""
@@ -496,7 +589,8 @@ class _TableFit:
 
         def count(layout: NumberLayout) -> NumberMemory:
             job = NumberCount(self.source.without_files(), schema, layout, self.seed)
-            job = replace(job, checkpoint=self._checkpoint({**self._manifest(job), "layout": layout.digest}, "counts"))
+            manifest = {**self._manifest(job), "layout": layout.digest}
+            job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             total = NumberMemory.empty(layout)
             with self.machines.spreading() as spread:
@@ -504,40 +598,72 @@ class _TableFit:
                     total = total.plus(NumberMemory.restored(layout, StoredArrays(arrays)), 1)
                     self.tell(report)
             if total.gram.n != findings.n_rows:
-                raise _changed()
+                raise _change_error()
             return total
 
         assert isinstance(self.settings, NumberSettings)
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
-        names, kinds, noted = schema.known_columns, schema.cell_kinds, TokenTypes(findings.noted)
-        types = findings.types(kinds)
-        columns = ColumnSchema(len(names), object_array(names), kinds, types, noted, schema.zones)
-        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count)
+        kinds = schema.cell_kinds
+        columns = ColumnSchema(
+            len(schema.known_columns),
+            object_array(schema.known_columns),
+            kinds=kinds,
+            types=findings.types(kinds),
+            learnt=TokenTypes(findings.noted),
+            zones=schema.zones,
+        )
+        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count=count)
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
         """Choose everything, let others count, and fit the weights."""
 
         def count(memory: Memory, cells: Cells | None) -> Memory:
             job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
-            manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(cells)}
+            manifest = {
+                **self._manifest(job),
+                "layout": memory.fingerprint(),
+                "cells": _digest(cells),
+            }
             job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
             self.tell.expect(len(self.groups))
             sample = self._sample(job, findings.kept)
-            counted, self.work = self.machines.count(job, self.groups, sample, manifest, self.tell, "processes")
+            counted, self.work = self.machines.count(
+                job,
+                self.groups,
+                sample=sample,
+                manifest=manifest,
+                tell=self.tell,
+                kind="processes",
+            )
             if int(counted.label_counts.sum()) != findings.n_rows:
-                raise _changed()
+                raise _change_error()
             return counted
 
         assert not isinstance(self.settings, NumberSettings)
-        kinds, labels = schema.cell_kinds, (findings.labels, np.dtype(findings.dtype))
-        evidence = (findings.types(kinds), TokenTypes(findings.noted))
-        facts = TableFacts(schema.known_columns, kinds, *evidence, *labels, findings.kept, self.seed, schema.zones)
-        is_counted = self.machines.segments is None
-        return learn_table(self.settings, facts, classes, self.layout, count, kept_are_counted=is_counted)
+        kinds = schema.cell_kinds
+        facts = TableFacts(
+            schema.known_columns,
+            kinds=kinds,
+            types=findings.types(kinds),
+            learnt=TokenTypes(findings.noted),
+            labels=findings.labels,
+            label_dtype=np.dtype(findings.dtype),
+            store=findings.kept,
+            seed=self.seed,
+            zones=schema.zones,
+        )
+        return learn_table(
+            self.settings,
+            facts,
+            classes,
+            self.layout,
+            count_all=count,
+            kept_are_counted=self.machines.segments is None,
+        )
 
     def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
-        """Return a memory that has counted some rows, where someone must know how keys are spread."""
+        """Return a memory that has counted some rows, where the spread of keys must be known."""
         sample = job.template.empty_like()
         if self.machines.segments is None:
             return sample
@@ -550,20 +676,23 @@ class _TableFit:
 
     def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
         """Return what must be the same for a group's result to be used again."""
-        schema, kept = work.schema, work.empty if isinstance(work, Survey) else None
-        reading: dict[str, Any] = {
-            "label": schema.label,
-            "is_target": schema.is_target,
-            "columns": list(schema.known_columns),
-            "kinds": schema.cell_kinds,
-            "formats": [list(pair) for pair in schema.learned_formats],
-            "na": list(schema.na),
-            "missing": schema.missing,
-        }
-        return described(self.source, self.groups, kept, **reading)
+        schema = work.schema
+        kept = work.empty if isinstance(work, Survey) else None
+        return describe_job(
+            self.source,
+            self.groups,
+            kept,
+            label=schema.label,
+            is_target=schema.is_target,
+            columns=list(schema.known_columns),
+            kinds=schema.cell_kinds,
+            formats=[list(pair) for pair in schema.learned_formats],
+            na=list(schema.na),
+            missing=schema.missing,
+        )
 
     def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
-        """Return what remembers the first pass: with segments, their folder, where all workers see it."""
+        """Return what remembers the first pass: with segments, a folder that all workers see."""
         machines = self.machines
         if machines.segments is None or machines.out_is_address:
             return machines.checkpoint(manifest, name)
@@ -578,8 +707,9 @@ def _digest(value: Any) -> str | None:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _changed() -> ValueError:
+def _change_error() -> ValueError:
+    """Return the refusal of a source whose second pass has other rows."""
     return ValueError(
-        "The table was changed while it was read: the second pass has found other rows than the first. Learn files "
-        "that stay as they are."
+        "The table was changed while it was read: the second pass has found other rows than the "
+        "first. Learn files that stay as they are."
     )

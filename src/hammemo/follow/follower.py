@@ -224,8 +224,8 @@ class Follower:
         followed = replace(followed, bounds=options.bounds)
         self._target.check_bounds(followed)
         if self._followed is not None:
-            for before, now in zip(self._followed.all, followed.all, strict=True):
-                if before != now:
+            for before, after in zip(self._followed.all, followed.all, strict=True):
+                if before != after:
                     raise column_error(followed.table, before.name, "has another type now")
         if self._position is not None and self._position.table != followed.hash:
             shown = ", ".join(column.name for column in followed.all)

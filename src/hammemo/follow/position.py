@@ -69,8 +69,8 @@ def is_shown(xid: int, snapshot: str) -> bool:
     """
     first, end, running = snapshot.split(":")
     least = int(first)
-    whole = least + (xid - least + _TURN // 2) % _TURN - _TURN // 2
-    return whole < least or (whole < int(end) and str(whole) not in running.split(","))
+    number = least + (xid - least + _TURN // 2) % _TURN - _TURN // 2
+    return number < least or (number < int(end) and str(number) not in running.split(","))
 
 
 @dataclass(frozen=True)

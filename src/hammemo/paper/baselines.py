@@ -1,33 +1,38 @@
 r"""The count-based and the instance-based classifier that the paper compares memories with.
 
-Both are exact, read the same contexts as a memory and resolve every tie by a rule, so that a run can be repeated.
+Both are exact, read the same contexts as a memory and resolve every tie by a rule, so that a run
+can be repeated.
 
-*Suffix back-off.* Let :math:`N_l(c)` be how often label c followed the last l tokens of a query. The model answers from
-the longest suffix it has seen. Labels that tie there are told apart by the next shorter suffix, and so on; a label not
-seen there at all is a tie at zero. Labels are hence ranked by :math:`(N_L(c), N_{L-1}(c), \dots, N_0(c))` in
-lexicographic order, then by their order in `classes_`. A suffix not seen adds only zeros, so L may be the same for all
-queries.
+*Suffix back-off.* Let :math:`N_l(c)` be how often label c followed the last l tokens of a query.
+The model answers from the longest suffix it has seen. Labels that tie there are told apart by the
+next shorter suffix, and so on; a label not seen there at all is a tie at zero. Labels are hence
+ranked by :math:`(N_L(c), N_{L-1}(c), \dots, N_0(c))` in lexicographic order, then by their order in
+`classes_`. A suffix not seen adds only zeros, so L may be the same for all queries.
 
-That order needs no large numbers. With C labels, the labels seen after a suffix of length l get the scores
+That order needs no large numbers. With C labels, the labels seen after a suffix of length l get the
+scores
 
 .. math:: l \, C + \rho, \qquad \rho \in \{0, \dots, C - 1\},
 
-:math:`\rho` being the rank of :math:`(N_l(c), \text{score of } c \text{ after the suffix of length } l - 1)` among
-them, equals sharing one; all other labels keep their score after the suffix of length l - 1, which is below
-:math:`l \, C`. By induction over l the scores are in the lexicographic order, with equal scores only for labels whose
-counts are equal at every length. They depend on the suffix alone, so `fit` computes them and a query only reads them.
-They are integers up to :math:`(L + 1) C`: nothing is rounded.
+:math:`\rho` being the rank of :math:`(N_l(c), \text{score of } c \text{ after the suffix of length
+} l - 1)` among them, equals sharing one; all other labels keep their score after the suffix of
+length l - 1, which is below :math:`l \, C`. By induction over l the scores are in the lexicographic
+order, with equal scores only for labels whose counts are equal at every length. They depend on the
+suffix alone, so `fit` computes them and a query only reads them. They are integers up to
+:math:`(L + 1) C`: nothing is rounded.
 
-With ``ties="frequency"`` only the longest suffix seen counts: labels that tie there, and those not seen there, are
-ranked by how often they occur overall, :math:`(N_L(c), N_0(c))`. In the scores above, the score after the shorter
-suffix is replaced by that after the empty one.
+With ``ties="frequency"`` only the longest suffix seen counts: labels that tie there, and those not
+seen there, are ranked by how often they occur overall, :math:`(N_L(c), N_0(c))`. In the scores
+above, the score after the shorter suffix is replaced by that after the empty one.
 
-*Hamming neighbours.* With :math:`m_i` the number of positions at which stored context i and the query hold the same
-token, the k nearest are the first k examples in the order of :math:`(-m_i, i)`. If :math:`V_c` of them have label c and
-their matches sum to :math:`M_c \le k h`, the score of c is :math:`V_c + M_c / (k h + 1)`: the fraction is below one, so
-it only separates labels with equal votes. The numerators :math:`V_c (k h + 1) + M_c` are integers kept below
-:math:`2^{51}`; two such integers that differ still do after the division, as it moves neither by more than one part in
-:math:`2^{53}`. With ``ties="frequency"`` the score is :math:`V_c + N_0(c) / (M + 1)` for M stored examples.
+*Hamming neighbours.* With :math:`m_i` the number of positions at which stored context i and the
+query hold the same token, the k nearest are the first k examples in the order of :math:`(-m_i, i)`.
+If :math:`V_c` of them have label c and their matches sum to :math:`M_c \le k h`, the score of c is
+:math:`V_c + M_c / (k h + 1)`: the fraction is below one, so it only separates labels with equal
+votes. The numerators :math:`V_c (k h + 1) + M_c` are integers kept below :math:`2^{51}`; two such
+integers that differ still do after the division, as it moves neither by more than one part in
+:math:`2^{53}`. With ``ties="frequency"`` the score is :math:`V_c + N_0(c) / (M + 1)` for M stored
+examples.
 """
 
 from __future__ import annotations
@@ -60,7 +65,7 @@ _MAX_NUMERATOR = 2**51
 
 
 class _Baseline(ClassifierMixin, BaseEstimator):
-    """What both share: labels in, one score a label out, in batches that bound the memory needed."""
+    """What both share: labels in, a score per label out, in batches that bound memory."""
 
     classes_: Array
     vocabulary_: Vocabulary
@@ -75,7 +80,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         return self._answers(X, lambda scores: scores)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
+        """Return `class_scores`; for two labels the lead of the second, as scikit-learn expects."""
         scores = self.class_scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -85,7 +90,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[columns])
 
     def top_k(self, X: Any, k: int = 5) -> Array:
-        """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
+        """Return the k labels with the highest scores, best first, ties in the order of `classes_`.
 
         Shapes
         ------
@@ -100,7 +105,8 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         examples = rows.examples()
         if not len(examples):
             raise ValueError(
-                "There is nothing to learn: every sample_weight or multiplicity is zero. Give one above zero."
+                "There is nothing to learn: every sample_weight or multiplicity is zero. Give one "
+                "above zero."
             )
         self.classes_ = classes_array(examples.labels, rows.labels.dtype)
         self.vocabulary_ = examples.contexts.vocabulary
@@ -110,10 +116,12 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         ranks = asked_contexts(self, TOKEN_RULES, taken_columns(self), X).ranks_in(self.vocabulary_)
         step = max(1, _CHUNK_NUMBERS // len(self.classes_))
-        return np.concatenate([answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)])
+        return np.concatenate(
+            [answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)]
+        )
 
     def _scores(self, ranks: Ints) -> Floats:
-        """Return the scores of contexts given as ranks in `vocabulary_`, -1 where a token matches nothing."""
+        """Return the scores of contexts of ranks in `vocabulary_`; rank -1 matches nothing."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -123,17 +131,17 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
 
 class SuffixBackoff(_Baseline):
-    """Count-based next-token model: the labels that followed the longest suffix of the context seen in training.
+    """Next-token model that counts the labels after the longest suffix known from training.
 
     Parameters
     ----------
     max_length : int
-        Tokens of the longest suffix that is counted; contexts shorter than that are counted whole. With 0 the model
-        always answers the most frequent label.
+        Tokens of the longest suffix that is counted; contexts shorter than that are counted whole.
+        With 0 the model always answers the most frequent label.
     ties : {"suffix", "frequency"}
-        What ranks labels that are equally frequent after the longest known suffix, or were never seen after it: the
-        next shorter suffix, or how frequent they are overall. The paper does not say; its figures are close to those
-        of "frequency".
+        What ranks labels that are equally frequent after the longest known suffix, or were never
+        seen after it: the next shorter suffix, or how frequent they are overall. The paper does not
+        say; its figures are close to those of "frequency".
 
     Attributes
     ----------
@@ -152,8 +160,9 @@ class SuffixBackoff(_Baseline):
     -----
     A position that holds `NO_TOKEN`, or a token never seen, ends the suffixes that can match.
 
-    Only the order of a context's scores has a meaning. Divided by the number of labels, a score gives the length of the
-    longest suffix that the label was seen after (the quotient) and the label's rank there (the remainder).
+    Only the order of a context's scores has a meaning. Divided by the number of labels, a score
+    gives the length of the longest suffix that the label was seen after (the quotient) and the
+    label's rank there (the remainder).
 
     Examples
     --------
@@ -182,10 +191,14 @@ class SuffixBackoff(_Baseline):
         sample_weight : array-like of shape (m,), optional
             How often each example occurred: non-negative whole numbers.
         """
-        longest = _whole_number("max_length", self.max_length, 0, "a suffix cannot have fewer than no tokens")
+        longest = _whole_number(
+            "max_length", self.max_length, 0, "a suffix cannot have fewer than no tokens"
+        )
         self._by_frequency = _by_frequency(self.ties, "suffix")
         examples = self._examples(X, y, sample_weight)
-        self._levels = _count_suffixes(examples, min(longest, examples.contexts.h), self._by_frequency)
+        self._levels = _count_suffixes(
+            examples, min(longest, examples.contexts.h), self._by_frequency
+        )
         return self
 
     def _scores(self, ranks: Ints) -> Floats:
@@ -207,12 +220,15 @@ class SuffixBackoff(_Baseline):
 
 @dataclass(frozen=True, eq=False)
 class _SuffixLevel:
-    """The suffixes of one length, as one level of a trie that grows towards older tokens, and their labels' scores.
+    """The suffixes of one length and the scores of their labels: a level of a trie.
+
+    The trie grows towards older tokens.
 
     Parameters
     ----------
     keys : ndarray of int64, ascending
-        ``shorter * n + token`` for each suffix: the rank of the suffix without its oldest token, and that token.
+        ``shorter * n + token`` for each suffix: the rank of the suffix without its oldest token,
+        and that token.
     scores : csr_array of int64, shape (number of suffixes, number of labels)
         One entry for each label seen after the suffix; an entry may be an explicit zero.
     """
@@ -221,7 +237,7 @@ class _SuffixLevel:
     scores: sparse.csr_array
 
     def find(self, shorter: Ints, tokens: Ints, n: int) -> Ints:
-        """Return the ranks of the suffixes made of shorter ones and one older token each, -1 where not seen."""
+        """Return the ranks of shorter suffixes with one older token each, -1 for unknown ones."""
         # A shorter suffix that was never seen has rank -1, so its key is negative and not found.
         ranks = sorted_find(self.keys, shorter * n + tokens)
         return np.where(tokens >= 0, ranks, -1)
@@ -262,7 +278,7 @@ def _count_suffixes(examples: Examples, longest: int, by_frequency: bool) -> lis
 def _rank_labels(
     examples: Examples, chosen: Ints, suffixes: Ints, *, n_suffixes: int, shorter_scores: Ints
 ) -> tuple[sparse.csr_array, Ints]:
-    """Return the rank of each label after each suffix and, for each chosen example, its entry there.
+    """Return the rank of each label after each suffix, and the entry of each chosen example.
 
     Shapes
     ------
@@ -271,7 +287,9 @@ def _rank_labels(
     n_labels = len(examples.labels)
     pairs = suffixes * n_labels + examples.label_ranks[chosen]
     entries, entry_of_example = unique_ranks(pairs, n_suffixes * n_labels)
-    counts = np.bincount(entry_of_example, weights=examples.multiplicity[chosen], minlength=len(entries))
+    counts = np.bincount(
+        entry_of_example, weights=examples.multiplicity[chosen], minlength=len(entries)
+    )
     shorter = np.empty(len(entries), np.int64)
     shorter[entry_of_example] = shorter_scores  # the same for all examples of an entry
     rows, columns = np.divmod(entries, n_labels)
@@ -298,16 +316,16 @@ def _rank_in_rows(rows: Ints, counts: Ints, shorter: Ints) -> Ints:
 
 
 class HammingNeighbors(_Baseline):
-    """Exact k-nearest-neighbour classifier: the stored contexts with the most positions in common vote.
+    """Exact k-nearest-neighbour classifier: the stored contexts with the most matches vote.
 
     Parameters
     ----------
     n_neighbors : int
         How many stored examples vote; all of them if there are fewer.
     ties : {"matches", "frequency"}
-        Which of the labels with equally many votes wins: the one whose voters have more matches in sum, or the one
-        that is more frequent among all stored examples. The paper does not say; its figures are close to those of
-        "frequency".
+        Which of the labels with equally many votes wins: the one whose voters have more matches in
+        sum, or the one that is more frequent among all stored examples. The paper does not say; its
+        figures are close to those of "frequency".
 
     Attributes
     ----------
@@ -324,15 +342,16 @@ class HammingNeighbors(_Baseline):
 
     Notes
     -----
-    Among examples with equally many matches the one stored first is nearer. Labels that are equal by votes and by
-    `ties` follow the order of `classes_`. `NO_TOKEN` matches nothing.
+    Among examples with equally many matches the one stored first is nearer. Labels that are equal
+    by votes and by `ties` follow the order of `classes_`. `NO_TOKEN` matches nothing.
 
-    Because the order of the examples counts, their multiplicities are no ``sample_weight``, which scikit-learn defines
-    to be independent of that order; `fit` therefore calls them ``multiplicity``.
+    Because the order of the examples counts, their multiplicities are no ``sample_weight``, which
+    scikit-learn defines to be independent of that order; `fit` therefore calls them
+    ``multiplicity``.
 
-    A query is compared with all stored contexts, in one vectorised pass a position over tokens in their narrowest
-    width. On text an inverted index or a sparse product takes about as long; where a token fills a large share of a
-    position they take many times as long.
+    A query is compared with all stored contexts, in one vectorised pass a position over tokens in
+    their narrowest width. On text an inverted index or a sparse product takes about as long; where
+    a token fills a large share of a position they take many times as long.
 
     Examples
     --------
@@ -359,9 +378,12 @@ class HammingNeighbors(_Baseline):
         y : array-like of shape (m,)
             Labels.
         multiplicity : array-like of shape (m,), optional
-            How often each example is stored, one copy right after the other: non-negative whole numbers.
+            How often each example is stored, one copy right after the other: non-negative whole
+            numbers.
         """
-        n_neighbors = _whole_number("n_neighbors", self.n_neighbors, 1, "at least one stored example votes")
+        n_neighbors = _whole_number(
+            "n_neighbors", self.n_neighbors, 1, "at least one stored example votes"
+        )
         by_frequency = _by_frequency(self.ties, "matches")
         examples = self._examples(X, y, multiplicity)
         n_stored = int(examples.multiplicity.sum())

@@ -28,23 +28,24 @@ class MeMoClassifier(MemoryClassifier):
     tied : bool
         Whether labels use their input codes as output codes.
     exact : bool
-        Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
-        the same to the byte.
+        Whether codes are rounded to whole steps, so that models learnt in any order, in shards or
+        after forgetting are the same to the byte.
     kernel, vote, random_state, verbose
         As in `MemoryClassifier`.
     codes : array, mapping or None
-        Your own token codes, in place of drawn ones: an array whose row i is the code of token i, or a mapping from
-        tokens to rows. Rows have d numbers and norm 1. Labels have drawn codes, or with ``tied=True`` these.
+        Your own token codes, in place of drawn ones: an array whose row i is the code of token i,
+        or a mapping from tokens to rows. Rows have d numbers and norm 1. Labels have drawn codes,
+        or with ``tied=True`` these.
     output_codes : array, mapping or None
         Your own label codes, in the same form.
     projection : array of shape (d_h, d) or None
         Your own projection W. On average it maps a code of norm 1 to a squared norm of 1/h.
     distribution : {"gaussian", "rademacher", "sparse"}
-        What codes and projection are drawn from: normal numbers, ±1, or ±√3 with probability 1/3 and otherwise 0, all
-        scaled to the same variance.
+        What codes and projection are drawn from: normal numbers, ±1, or ±√3 with probability 1/3
+        and otherwise 0, all scaled to the same variance.
     device : str or None
-        A device of torch that learns and answers, such as ``"cuda"`` or ``"cpu"``; None uses NumPy. It is neither in
-        files nor in digests.
+        A device of torch that learns and answers, such as ``"cuda"`` or ``"cpu"``; None uses NumPy.
+        It is neither in files nor in digests.
 
     Examples
     --------
@@ -56,7 +57,7 @@ class MeMoClassifier(MemoryClassifier):
 
     given_codes: ClassVar[dict[str, str]] = {name: name for name in GIVEN}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  scikit-learn's form of parameters
         self,
         d: int = 1024,
         d_h: int | None = None,
@@ -117,7 +118,7 @@ class MeMoClassifier(MemoryClassifier):
         )
 
     def encode(self, X: Any) -> Floats:
-        """Return the code φ of each context: the projected codes of its tokens, one block a position.
+        """Return the code φ of each context: a block of projected codes per position.
 
         Shapes
         ------
@@ -128,7 +129,8 @@ class MeMoClassifier(MemoryClassifier):
     def retrieve(self, X: Any) -> Floats:
         """Return the retrieved vector Cᵀφ of each context, before it is decoded.
 
-        With the paper's kernel, its product with the output codes ``memory_.codes.outputs(classes_)`` is the score.
+        With the paper's kernel, its product with the output codes
+        ``memory_.codes.outputs(classes_)`` is the score.
 
         Shapes
         ------

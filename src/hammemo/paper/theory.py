@@ -1,8 +1,8 @@
-r"""The paper's analysis as code: where the error of a Gaussian memory comes from, and how large it can be.
+r"""The paper's analysis as code: the sources and the size of the error of a Gaussian memory.
 
-**Where it comes from.** For a query q and a candidate label c, with the ideal score :math:`S_c`, the score before
-decoding :math:`G_c = \sum_{j: y_j = c} \langle \phi(q), \phi(s_j) \rangle` and the decoded score
-:math:`\widetilde S_c = \sum_y G_y \langle z_c, z_y \rangle`,
+**Where it comes from.** For a query q and a candidate label c, with the ideal score :math:`S_c`,
+the score before decoding :math:`G_c = \sum_{j: y_j = c} \langle \phi(q), \phi(s_j) \rangle` and the
+decoded score :math:`\widetilde S_c = \sum_y G_y \langle z_c, z_y \rangle`,
 
 .. math::
 
@@ -10,28 +10,33 @@ decoding :math:`G_c = \sum_{j: y_j = c} \langle \phi(q), \phi(s_j) \rangle` and 
     + \underbrace{G_c (\lVert z_c \rVert^2 - 1)}_{\text{norm error}}
     + \underbrace{\textstyle\sum_{y \ne c} G_y \langle z_c, z_y \rangle}_{\text{cross-talk}}.
 
-The last two are the output interference; its scale is :math:`\sqrt{\widehat{\mathcal C} / d}` with the realised
-collision energy :math:`\widehat{\mathcal C} = \sum_y G_y^2`, which for an exact context sketch is the ideal one,
-:math:`\mathcal C = \sum_y S_y^2`.
+The last two are the output interference; its scale is :math:`\sqrt{\widehat{\mathcal C} / d}` with
+the realised collision energy :math:`\widehat{\mathcal C} = \sum_y G_y^2`, which for an exact
+context sketch is the ideal one, :math:`\mathcal C = \sum_y S_y^2`.
 
-The matrix C alone cannot tell G: two data sets may have the same C. So the counts are needed too, from the sketch's
-exact twin.
+The matrix C alone cannot tell G: two data sets may have the same C. So the counts are needed too,
+from the sketch's exact twin.
 
-**How large it can be**: the paper's theorems with explicit constants, and a sharper bound from the counts.
+**How large it can be**: the paper's theorems with explicit constants, and a sharper bound from the
+counts.
 
-The paper leaves its constants open. For Gaussian codes they follow from two facts about a chi-square sum
-:math:`\sum_i a_i (g_i^2 - 1)` of independent standard normals (Laurent and Massart): it exceeds
-:math:`2 \lVert a \rVert_2 \sqrt t + 2 \lVert a \rVert_\infty t` with probability at most :math:`e^{-t}`, and by
-polarisation every inner product of jointly Gaussian vectors is a difference of two such sums. `docs/theory.md` has the
-derivations. In short, with :math:`a_D = 2 \sqrt{2L/D} + 4L/D`:
+The paper leaves its constants open. For Gaussian codes they follow from two facts about a
+chi-square sum :math:`\sum_i a_i (g_i^2 - 1)` of independent standard normals (Laurent and Massart):
+it exceeds :math:`2 \lVert a \rVert_2 \sqrt t + 2 \lVert a \rVert_\infty t` with probability at most
+:math:`e^{-t}`, and by polarisation every inner product of jointly Gaussian vectors is a difference
+of two such sums. `docs/theory.md` has the derivations. In short, with
+:math:`a_D = 2 \sqrt{2L/D} + 4L/D`:
 
-- :math:`\eta_U \le a_d` and :math:`\eta_A \le (1 + \eta_U) a_{d_h}`, each with probability :math:`1 - \delta/2`;
-- :math:`a_D \le 4 (\sqrt{L/D} + L/D)`, so :math:`C_2 = C_4 = 4` and :math:`C_0 = \max(C_2, 2 C_4) = 8`;
+- :math:`\eta_U \le a_d` and :math:`\eta_A \le (1 + \eta_U) a_{d_h}`, each with probability
+  :math:`1 - \delta/2`;
+- :math:`a_D \le 4 (\sqrt{L/D} + L/D)`, so :math:`C_2 = C_4 = 4` and
+  :math:`C_0 = \max(C_2, 2 C_4) = 8`;
 - :math:`a_d \le 1` as soon as :math:`d \ge c_0 L` with :math:`c_0 = 8 + 4 \sqrt 3`.
 
-The bound from the counts holds for one query (or, by a union bound, several). Given the projection, the pre-decoding
-score is one Gaussian quadratic form whose matrix is the query's count matrix B (`count_norms`), so errors of different
-tokens and positions cancel as they do in truth: what counts is :math:`\lVert B \rVert_F`, not the number of examples.
+The bound from the counts holds for one query (or, by a union bound, several). Given the projection,
+the pre-decoding score is one Gaussian quadratic form whose matrix is the query's count matrix B
+(`count_norms`), so errors of different tokens and positions cancel as they do in truth: what counts
+is :math:`\lVert B \rVert_F`, not the number of examples.
 """
 
 from __future__ import annotations
@@ -90,7 +95,7 @@ SQUARE_CONTEXT_CONSTANT: Final = 2 * CONTEXT_CONSTANT
 
 @dataclass(frozen=True)
 class ContextBound:
-    """A bound on the context-sketch error, and whether its condition on d holds (if not, it is infinite)."""
+    """A bound on the context-sketch error; infinite where its condition on d does not hold."""
 
     value: float
     applies: bool
@@ -98,7 +103,7 @@ class ContextBound:
 
 @dataclass(frozen=True)
 class Recovery:
-    """A bound on the largest score error of a query, its two parts, and whether the ideal winner must be recovered."""
+    """A bound on the largest score error of a query, its two parts, and if the winner is sure."""
 
     context: float
     output: float
@@ -111,11 +116,14 @@ class Recovery:
 
 
 def coherence_dimension(n: int, epsilon: float, delta: float) -> int:
-    r"""Return a d at which n token codes are nearly orthonormal, with probability 1 - delta (section 2).
+    r"""Return a d that makes n token codes nearly orthonormal, with probability 1 - delta.
 
-    Then :math:`|\langle u_x, u_y \rangle - 1\{x = y\}| \le \varepsilon` for all pairs of tokens at once. The paper's
-    :math:`d \gtrsim \varepsilon^{-2} (\log n + \log(1/\delta))` has this constant for Gaussian codes: with
-    :math:`t = \ln(n (n + 1)/\delta)`, d is the smallest with :math:`2 \sqrt{t/d} + 2t/d \le \varepsilon`.
+    Section 2 of the paper.
+
+    Then :math:`|\langle u_x, u_y \rangle - 1\{x = y\}| \le \varepsilon` for all pairs of tokens at
+    once. The paper's :math:`d \gtrsim \varepsilon^{-2} (\log n + \log(1/\delta))` has this constant
+    for Gaussian codes: with :math:`t = \ln(n (n + 1)/\delta)`, d is the smallest with
+    :math:`2 \sqrt{t/d} + 2t/d \le \varepsilon`.
 
     Examples
     --------
@@ -128,12 +136,15 @@ def coherence_dimension(n: int, epsilon: float, delta: float) -> int:
 
 
 def projection_dimension(n: int, zeta: float, delta: float) -> int:
-    r"""Return a d_h at which the projection keeps all distances of n codes, with probability 1 - delta (section 2).
+    r"""Return a d_h whose projection keeps all distances of n codes, with probability 1 - delta.
 
-    The Johnson-Lindenstrauss lemma: for codes that do not depend on the projection,
-    :math:`(1 - \zeta) \lVert u_x - u_y \rVert^2 \le \lVert A u_x - A u_y \rVert^2 \le (1 + \zeta)
-    \lVert u_x - u_y \rVert^2` for all pairs at once, where :math:`A = \sqrt h \, W`. With
-    :math:`t = \ln(n (n - 1)/\delta)`, d_h is the smallest with :math:`2 \sqrt{t/d_h} + 2t/d_h \le \zeta`.
+    Section 2 of the paper.
+
+    The Johnson-Lindenstrauss lemma: for codes that do not depend on the projection, :math:`(1 -
+    \zeta) \lVert u_x - u_y \rVert^2 \le \lVert A u_x - A u_y \rVert^2 \le (1 + \zeta) \lVert u_x -
+    u_y \rVert^2` for all pairs at once, where :math:`A = \sqrt h \, W`. With
+    :math:`t = \ln(n (n - 1)/\delta)`, d_h is the smallest with
+    :math:`2 \sqrt{t/d_h} + 2t/d_h \le \zeta`.
 
     Examples
     --------
@@ -158,7 +169,9 @@ def margin_preserved(score_error: float, margin: float) -> bool:
 
 
 def context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> ContextBound:
-    r"""Theorem 4, context sketch: bound :math:`\max_c |G_c - S_c|` for all queries at once, with probability 1 - delta.
+    r"""Theorem 4, context sketch: bound :math:`\max_c |G_c - S_c|` for all queries at once.
+
+    The bound holds with probability 1 - delta.
 
     Parameters
     ----------
@@ -186,7 +199,9 @@ def context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) ->
 
 
 def sharp_context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> float:
-    r"""Theorem 4 before its constants are rounded up: :math:`M_{\max} (a_d + (1 + a_d) a_{d_h})`, for every d.
+    r"""Theorem 4 before its constants are rounded up, for every d.
+
+    It is :math:`M_{\max} (a_d + (1 + a_d) a_{d_h})`.
 
     Examples
     --------
@@ -227,8 +242,12 @@ def output_bound(n: int, d: int, energy: float, delta: float) -> float:
     return sqrt(energy) * _output_rate(log(4 * n / delta), d)
 
 
-def recovery(n: int, d: int, d_h: int, largest_class: int, energy: float, margin: float, delta: float) -> Recovery:
-    """Theorem 6, recovery: bound on all scores of one query with probability 1 - delta, from the realised energy.
+def recovery(
+    n: int, d: int, d_h: int, largest_class: int, energy: float, margin: float, delta: float
+) -> Recovery:
+    """Theorem 6, recovery: bound all scores of one query by the realised energy.
+
+    The bound holds with probability 1 - delta.
 
     Parameters
     ----------
@@ -242,16 +261,26 @@ def recovery(n: int, d: int, d_h: int, largest_class: int, energy: float, margin
     Examples
     --------
     >>> from hammemo.paper.theory import recovery
-    >>> recovery(1024, d=4096, d_h=512, largest_class=64, energy=37_888, margin=16, delta=0.01).guaranteed
+    >>> bound = recovery(
+    ...     1024, d=4096, d_h=512, largest_class=64, energy=37_888, margin=16, delta=0.01
+    ... )
+    >>> bound.guaranteed
     False
     """
-    context = context_bound(n, d, d_h, largest_class, delta / 2).value
+    context = context_bound(n, d, d_h, largest_class, delta=delta / 2).value
     output = output_bound(n, d, energy, delta / 2)
     return Recovery(context, output, margin_preserved(context + output, margin))
 
 
 def square_recovery(
-    n: int, d: int, h: int, largest_class: int, energy: float, n_observed_labels: int, margin: float, delta: float
+    n: int,
+    d: int,
+    h: int,
+    largest_class: int,
+    energy: float,
+    n_observed_labels: int,
+    margin: float,
+    delta: float,
 ) -> Recovery:
     """Corollary 7: the square memory (d_h = d / h), from counts only.
 
@@ -276,7 +305,9 @@ def square_recovery(
     """
     _check(delta, n=n, d=d, h=h, largest_class=largest_class)
     if d % h:
-        raise ValueError(f"The square memory has d_h = d / h; h={h} does not divide d={d}. Use recovery().")
+        raise ValueError(
+            f"The square memory has d_h = d / h; h={h} does not divide d={d}. Use recovery()."
+        )
     log_term = log(16 * n / delta)
     if d < DIMENSION_CONSTANT * log_term:
         return Recovery(inf, inf, guaranteed=False)
@@ -286,8 +317,10 @@ def square_recovery(
     return Recovery(context, output, margin_preserved(context + output, margin))
 
 
-def required_dimension(n: int, h: int, n_examples: int, largest_class: int, margin: float, delta: float) -> float:
-    """Remark 8: the asymptotic requirement on d for a square memory; constants are ignored, as in the paper.
+def required_dimension(
+    n: int, h: int, n_examples: int, largest_class: int, margin: float, delta: float
+) -> float:
+    """Remark 8: the asymptotic requirement on d for a square memory, without constants.
 
     Examples
     --------
@@ -301,8 +334,12 @@ def required_dimension(n: int, h: int, n_examples: int, largest_class: int, marg
     return log(16 * n / delta) * (h * largest_class**2 + n_examples * largest_class) / margin**2
 
 
-def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float) -> Floats:
-    r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts, each query with probability 1 - delta.
+def data_context_bound(
+    ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float
+) -> Floats:
+    r"""Bound :math:`|G_c - S_c|` for each label of each query from the counts.
+
+    The bounds of each query hold with probability 1 - delta.
 
     With the projection :math:`A`, :math:`H = A^\top A` and
     :math:`t = \ln((2 \ell + 4)/\delta)` for :math:`\ell` labels with a non-zero count matrix,
@@ -314,9 +351,10 @@ def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: in
         + 2 \lVert B_c \rVert t \, \frac{\overline{\lVert H \rVert}}{d},
 
     where :math:`\overline{\lVert H \rVert}_F = ((d (d + d_h + 1)/d_h)^{1/4} + \sqrt{2t/d_h})^2` and
-    :math:`\overline{\lVert H \rVert} = (1 + \sqrt{d/d_h} + \sqrt{2t/d_h})^2` bound the norms of H with probability
-    :math:`1 - e^{-t}` each. The leading term is :math:`2 \lVert B_c \rVert_F \sqrt{t (1/d + 1/d_h)}`: up to the
-    logarithm, the standard deviation of the error itself.
+    :math:`\overline{\lVert H \rVert} = (1 + \sqrt{d/d_h} + \sqrt{2t/d_h})^2` bound the norms of H
+    with probability :math:`1 - e^{-t}` each. The leading term is
+    :math:`2 \lVert B_c \rVert_F \sqrt{t (1/d + 1/d_h)}`: up to the logarithm, the standard
+    deviation of the error itself.
 
     Parameters
     ----------
@@ -333,7 +371,10 @@ def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: in
     --------
     >>> import numpy as np
     >>> from hammemo.paper.theory import data_context_bound
-    >>> data_context_bound(np.array([[2.0]]), np.array([[1.5]]), np.array([[1.2]]), d=1024, d_h=128, delta=0.05)
+    >>> ideal = np.array([[2.0]])
+    >>> frobenius = np.array([[1.5]])
+    >>> operator = np.array([[1.2]])
+    >>> data_context_bound(ideal, frobenius, operator, d=1024, d_h=128, delta=0.05)
     array([[0.863...]])
     """
     _check(delta, d=d, d_h=d_h)
@@ -343,25 +384,29 @@ def data_context_bound(ideal: Floats, frobenius: Floats, operator: Floats, d: in
     excess = np.sqrt(2 * t / d_h)
     spread = ((d * (d + d_h + 1) / d_h) ** 0.25 + excess) ** 2 / d
     largest = (1 + sqrt(d / d_h) + excess) ** 2 / d
-    return np.asarray(ideal * trace + 2 * frobenius * np.sqrt(t) * spread + 2 * operator * t * largest)
+    return np.asarray(
+        ideal * trace + 2 * frobenius * np.sqrt(t) * spread + 2 * operator * t * largest
+    )
 
 
 def data_recovery(
     ideal: Floats, frobenius: Floats, operator: Floats, d: int, d_h: int, delta: float
 ) -> tuple[Floats, Bools]:
-    r"""Bound the score error of each label of each query from the counts only, and say whose winner is certain.
+    r"""Bound the score error of each label of each query and say whose winner is certain.
 
-    Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label c is at most
-    :math:`\bar G_c \alpha + \sqrt{2t (1 + \alpha)/d} \, \lVert \bar G \rVert` with
-    :math:`\bar G_c = S_c + \text{bound}_c`, as in the proof of Theorem 5. The winner is certain where its score less
-    its own bound exceeds every rival's score plus that rival's.
+    The counts alone decide.
+
+    Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label
+    c is at most :math:`\bar G_c \alpha + \sqrt{2t (1 + \alpha)/d} \, \lVert \bar G \rVert` with
+    :math:`\bar G_c = S_c + \text{bound}_c`, as in the proof of Theorem 5. The winner is certain
+    where its score less its own bound exceeds every rival's score plus that rival's.
 
     Returns
     -------
     bound : ndarray of shape (m, L)
     guaranteed : ndarray of bool, shape (m,)
     """
-    context = data_context_bound(ideal, frobenius, operator, d, d_h, delta / 2)
+    context = data_context_bound(ideal, frobenius, operator, d=d, d_h=d_h, delta=delta / 2)
     t = log(4 * ideal.shape[1] / (delta / 2))
     alpha = _chi_square_rate(t, d)
     reach = ideal + context  # no score before decoding is larger
@@ -391,7 +436,9 @@ def _chi_square_rate(t: float, dimension: int) -> float:
 def _dimension(t: float, epsilon: float) -> int:
     """Return the smallest dimension whose `_chi_square_rate` at t is at most epsilon."""
     if not 0 < epsilon < 1:
-        raise ValueError(f"A distortion lies strictly between 0 and 1, and this one is {epsilon!r}.")
+        raise ValueError(
+            f"A distortion lies strictly between 0 and 1, and this one is {epsilon!r}."
+        )
     dimension = max(1, ceil(4 * t / (sqrt(1 + 2 * epsilon) - 1) ** 2))
     while _chi_square_rate(t, dimension) > epsilon:  # the division was rounded
         dimension += 1
@@ -461,7 +508,7 @@ class Decomposition:
 
     @cached_property
     def margin(self) -> Floats:
-        """Lead of the ideal winner over the best competitor, shape (m,); infinite where there is no competitor."""
+        """Lead of the ideal winner over the best competitor, shape (m,); infinite without one."""
         if self.ideal.shape[1] < 2:
             return np.full(len(self.ideal), np.inf)
         best = np.partition(self.ideal, -2, axis=1)[:, -2:]
@@ -537,7 +584,9 @@ def _check_twins(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaus
     for name, model, kind in (("sketch", sketch, Gaussian), ("twin", twin, Exact)):
         check_is_fitted(model)
         if not isinstance(model.memory_, kind) or not isinstance(model.vote_, Sum):
-            raise TypeError(f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}.")
+            raise TypeError(
+                f"The {name} needs memory={kind.__name__}(…) and vote='sum'; it is {model!r}."
+            )
         _refuse_numbers(name, model)
     has_same_examples = (
         _have_same_sites(sketch.sites_, twin.sites_)
@@ -545,18 +594,27 @@ def _check_twins(sketch: MemoryClassifier, twin: MemoryClassifier) -> tuple[Gaus
         and np.array_equal(sketch.memory_.label_counts, twin.memory_.label_counts)
     )
     if not has_same_examples:
-        raise ValueError("The twin is not the sketch's: fit both with the same kernel, classes and examples.")
+        raise ValueError(
+            "The twin is not the sketch's: fit both with the same kernel, classes and examples."
+        )
     return sketch.memory_, twin.memory_
 
 
 def _have_same_sites(sites: Sites, other: Sites) -> bool:
-    return sites.h == other.h and sites.positions == other.positions and np.array_equal(sites.weights, other.weights)
+    return (
+        sites.h == other.h
+        and sites.positions == other.positions
+        and np.array_equal(sites.weights, other.weights)
+    )
 
 
 def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
-    """Refuse a model whose counts are of ranges of numbers: contexts are tokens here, so the figures would be wrong."""
+    """Refuse a model that counts ranges of numbers: the figures are for contexts of tokens."""
     if model.state.cells is not None:
-        raise ValueError(f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'.")
+        raise ValueError(
+            f"The {name} reads numbers, and the paper's model tokens: fit it with "
+            "kernel='positional'."
+        )
 
 
 def class_code_sums(memory: Gaussian, counts: Exact) -> Floats:
@@ -580,10 +638,11 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     r"""Return the Frobenius and the operator norm of every query's and label's count matrix.
 
     The pre-decoding score is a quadratic form in the codes: with the features x, y that sites hold,
-    :math:`G_c = \sum_{x,y} B_{xy} \langle A u_x, A u_y \rangle`, where row x of B is the sum over the sites k that hold
-    x in the query of :math:`(w_k / \sum w) N_{k,c}(\cdot)`. The context error is governed by two norms of the symmetric
-    part of B. With E the indicator columns of the query's features and R the rows of weighted counts, that is
-    :math:`(ER + R^\top E^\top)/2`, of rank at most 2S, and its non-zero eigenvalues are those of the small matrix
+    :math:`G_c = \sum_{x,y} B_{xy} \langle A u_x, A u_y \rangle`, where row x of B is the sum over
+    the sites k that hold x in the query of :math:`(w_k / \sum w) N_{k,c}(\cdot)`. The context error
+    is governed by two norms of the symmetric part of B. With E the indicator columns of the query's
+    features and R the rows of weighted counts, that is :math:`(ER + R^\top E^\top)/2`, of rank at
+    most 2S, and its non-zero eigenvalues are those of the small matrix
 
     .. math:: \tfrac12 \begin{bmatrix} RE & RR^\top \\ E^\top E & E^\top R^\top \end{bmatrix}.
 
@@ -595,7 +654,9 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     _refuse_numbers("twin", twin)
     counts = twin.memory_
     sites = twin.sites_
-    feature_numbers, site_counts = _number_features(counts.table(), counts.labels, sites.weights / sites.total_weight)
+    feature_numbers, site_counts = _number_features(
+        counts.table(), counts.labels, sites.weights / sites.total_weight
+    )
     query_features = _query_features(Contexts.of(X), sites, feature_numbers)
     # RR^T: (S, S, L)
     gram = np.stack([[(a * b).sum(axis=0) for b in site_counts] for a in site_counts])
@@ -605,7 +666,9 @@ def count_norms(twin: MemoryClassifier, X: Any) -> tuple[Floats, Floats]:
     # E^T E: (m, S, S)
     is_same = query_features[:, :, None] == query_features[:, None, :]
     same = is_same & (query_features != _EMPTY)[:, :, None]
-    return _symmetric_norms(across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64))
+    return _symmetric_norms(
+        across.transpose(2, 3, 0, 1), gram.transpose(2, 0, 1), same.astype(np.float64)
+    )
 
 
 _EMPTY = -1  # an empty site; features that no count has are numbered -2, -3, …
@@ -625,7 +688,9 @@ def _number_features(
         numbers.setdefault(feature, len(numbers))
     shape = (len(numbers) + 1, len(labels))
     site_counts = []
-    for features, counts, weight in zip(site_features, table.matrices(labels), weights, strict=True):
+    for features, counts, weight in zip(
+        site_features, table.matrices(labels), weights, strict=True
+    ):
         rows = np.fromiter((numbers[feature] for feature in features), np.int64, len(features))
         entries = counts.tocoo()
         weighted = (weight * entries.data, (rows[entries.row], entries.col))

@@ -36,10 +36,10 @@ def canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def read_object(text: bytes, most: int = MAX_BYTES) -> dict[str, Any]:
+def read_object(text: bytes, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Return the JSON object of which a text is the canonical form."""
-    if len(text) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+    if len(text) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
     try:
         value = json.loads(text)
         same = canonical(value) == text
@@ -78,10 +78,10 @@ def check_truth(value: Any, what: str) -> bool:
     return value
 
 
-def check_line(value: Any, what: str, most: int = 200) -> str:
+def check_line(value: Any, what: str, max_length: int = 200) -> str:
     """Return one line of text."""
-    if not isinstance(value, str) or not 1 <= len(value) <= most or not value.isprintable():
-        raise ValueError(f"{what} is not a line of 1 to {most} printable characters")
+    if not isinstance(value, str) or not 1 <= len(value) <= max_length or not value.isprintable():
+        raise ValueError(f"{what} is not a line of 1 to {max_length} printable characters")
     return value
 
 

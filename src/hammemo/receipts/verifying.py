@@ -187,11 +187,14 @@ def check_documents(
     """
     model = model.snapshot()
     documents = list(documents)
-    kept = model.state.documents
+    stored_documents = model.state.documents
     ids = None if cases is None else list(cases)
-    if kept is not None and (ids is None or not kept.all_have_cases):
+    if stored_documents is not None and (ids is None or not stored_documents.all_have_cases):
         assert model.state.store is not None
-        take_state(model, model.state.but(store=model.state.store.with_kept(kept.without_cases())))
+        take_state(
+            model,
+            model.state.but(store=model.state.store.with_kept(stored_documents.without_cases())),
+        )
         ids = None
     if not documents:
         fresh = _empty_copy(model)
@@ -312,7 +315,7 @@ def _check(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check
     Where that differs, the rows are counted under the model's own layout.
     """
     same = _compare_parts(model, fresh)
-    kept = model.state.kept
+    stored_rows = model.state.kept
     if all(same.values()):
         return Check(Result.PROVEN, model.state.n_examples, same)
     counted: Any = _empty_copy(model)
@@ -324,9 +327,9 @@ def _check(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check
         return Check(Result.REFUTED, counted.state.n_examples, different)
     # they differ from those of the fresh one by its other layout only
     same.update(dict.fromkeys(_SUMS, True))
-    if kept is not None and not kept.holds_all:
-        again = model.snapshot().refit(what="weights")
-        if _compare_parts(model, again)["weights"]:
+    if stored_rows is not None and not stored_rows.holds_all:
+        refitted = model.snapshot().refit(what="weights")
+        if _compare_parts(model, refitted)["weights"]:
             return Check(Result.COUNTS_UNDER_LAYOUT, model.state.n_examples, same)
     return Check(Result.COUNTS, model.state.n_examples, same)
 

@@ -62,15 +62,16 @@ def back_up_folder(  # noqa: PLR0917  typer takes these as options
     store, places = models_of(folder, log, tenant, model)
     written = [_call_plainly(back_up, store, t, m, target, keys=keys, days=days) for t, m in places]
     facts = [
-        {"file": str(one.path), "version": one.version, "expires": one.header.expires}
-        for one in written
+        {"file": str(backup.path), "version": backup.version, "expires": backup.header.expires}
+        for backup in written
     ]
     print_result(facts, *map(_describe_backup, written), as_json=as_json)
 
 
-def _describe_backup(one: Written) -> str:
-    until = "" if one.header.expires is None else f", until {one.header.expires}"
-    return f"{one.path}: {one.header.tenant}/{one.header.model}, version {one.version}{until}"
+def _describe_backup(backup: Written) -> str:
+    header = backup.header
+    until = "" if header.expires is None else f", until {header.expires}"
+    return f"{backup.path}: {header.tenant}/{header.model}, version {backup.version}{until}"
 
 
 @dataclass(frozen=True)
@@ -127,13 +128,17 @@ def restore_files(
     store = store_of(folder, log, replica=True)
     restored = [_call_plainly(restore, store, file, **options) for file in files]
     print_result(
-        [one._asdict() for one in restored], *map(_describe_restored, restored), as_json=as_json
+        [model._asdict() for model in restored], *map(_describe_restored, restored), as_json=as_json
     )
 
 
-def _describe_restored(one: Restored) -> str:
-    erased = f" {counted(one.erased, 'subject')} erased since the backup." if one.erased else ""
-    return f"{one.tenant}/{one.model} is restored, version {one.version}.{erased}"
+def _describe_restored(restored: Restored) -> str:
+    erased = (
+        f" {counted(restored.erased, 'subject')} erased since the backup."
+        if restored.erased
+        else ""
+    )
+    return f"{restored.tenant}/{restored.model} is restored, version {restored.version}.{erased}"
 
 
 def models_of(

@@ -112,11 +112,11 @@ class Quota:
             self.note(model, Usage())
             del self._used[model]
 
-    def take(self, model: str, more: Usage) -> None:
+    def take(self, model: str, added: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
-            self.check(more)
-            self.note(model, add_usages((self._used.get(model, Usage()), more)))
+            self.check(added)
+            self.note(model, add_usages((self._used.get(model, Usage()), added)))
 
     def check(self, more: Usage) -> None:
         """Refuse what is too much."""
@@ -129,10 +129,11 @@ class Quota:
                     f"{added:,}. Forget some, or delete models or lists."
                 )
 
-    def is_much(self, more: Usage) -> bool:
+    def is_much(self, added_usage: Usage) -> bool:
         """Return whether this is too much to stay an estimate until a model is next measured."""
         return any(
-            most and _COARSE * added > most for added, most in zip(more, self.most, strict=True)
+            allowed and _COARSE * added > allowed
+            for added, allowed in zip(added_usage, self.most, strict=True)
         )
 
 

@@ -369,9 +369,9 @@ def _check_dates(settings: dict[str, Any]) -> None:
     columns_and_places = (
         [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)
     )
-    for one in dates:
-        if type(one) not in (str, int) or one not in columns_and_places:
-            raise Malformed(f"dates: {str(one)[:80]!r} is not one of the columns.")
+    for column in dates:
+        if type(column) not in (str, int) or column not in columns_and_places:
+            raise Malformed(f"dates: {str(column)[:80]!r} is not one of the columns.")
 
 
 def _check_documents(settings: dict[str, Any], limits: Limits) -> None:

@@ -108,10 +108,10 @@ class CrossSiteGuard:
         return not self._loopback and place.split(b":")[0].decode("latin-1") in self._hosts
 
     def _is_name_of_server(self, host: bytes) -> bool:
-        parts = _HOST.fullmatch(host.decode("latin-1").lower())
-        if parts is None:
+        match = _HOST.fullmatch(host.decode("latin-1").lower())
+        if match is None:
             return False
-        name = parts.group(1)
+        name = match.group(1)
         try:
             address = ipaddress.ip_address(name.strip("[]"))
         except ValueError:

@@ -156,7 +156,7 @@ def check_content_type(scope: Scope, *allowed: bytes) -> None:
         raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
 
 
-def check_declared_length(scope: Scope, most: int) -> int:
+def check_declared_length(scope: Scope, max_bytes: int) -> int:
     """Refuse a body that is declared too long, before anything is read.
 
     Return its length, 0 if none is declared.
@@ -166,8 +166,8 @@ def check_declared_length(scope: Scope, most: int) -> int:
         return 0
     if not length.isdigit() or len(length) > 18:
         raise Refused(400, "bad_request", "The content length is not a number.")
-    if int(length) > most:
-        raise TooLarge(f"The body has {int(length)} bytes, more than {most}: send parts.")
+    if int(length) > max_bytes:
+        raise TooLarge(f"The body has {int(length)} bytes, more than {max_bytes}: send parts.")
     return int(length)
 
 
@@ -184,48 +184,48 @@ async def take_body(call: Call, kind: BodyKind, limits: Limits) -> None:
         check_declared_length(call.scope, limits.file if kind == "file" else limits.list_body)
 
 
-async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:
+async def pieces(call: Call, max_bytes: int, seconds: float) -> AsyncIterator[bytes]:
     """Yield the body piece by piece, within its size and its time."""
-    check_declared_length(call.scope, most)
+    check_declared_length(call.scope, max_bytes)
     size = 0
     try:
         async with asyncio.timeout(seconds):
             while call.has_more:
-                piece = await _next_piece(call, size, most)
+                piece = await _next_piece(call, size, max_bytes)
                 size += len(piece)
                 yield piece
     except TimeoutError:
         raise _too_slow(seconds) from None
 
 
-async def read_body(call: Call, most: int, seconds: float) -> bytes:
+async def read_body(call: Call, max_bytes: int, seconds: float) -> bytes:
     """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
-    check_declared_length(call.scope, most)
+    check_declared_length(call.scope, max_bytes)
 
     try:
-        return await within(seconds, _whole_body(call, most))
+        return await within(seconds, _whole_body(call, max_bytes))
     except Late:
         raise _too_slow(seconds) from None
 
 
-async def _whole_body(call: Call, most: int) -> bytes:
-    body_pieces = [await _next_piece(call, 0, most)]
+async def _whole_body(call: Call, max_bytes: int) -> bytes:
+    body_pieces = [await _next_piece(call, 0, max_bytes)]
     size = len(body_pieces[0])
     while call.has_more:
-        body_pieces.append(await _next_piece(call, size, most))
+        body_pieces.append(await _next_piece(call, size, max_bytes))
         size += len(body_pieces[-1])
     return body_pieces[0] if len(body_pieces) == 1 else b"".join(body_pieces)
 
 
-async def _next_piece(call: Call, size: int, most: int) -> bytes:
+async def _next_piece(call: Call, size: int, max_bytes: int) -> bytes:
     """Return the next piece of a body of which `size` bytes have come."""
     message = await call.receive()
     call.has_more = message["type"] == "http.request" and message["more_body"]
     if message["type"] != "http.request":
         raise Refused(400, "disconnected", "The caller has gone.")
     piece: bytes = message["body"]
-    if size + len(piece) > most:
-        raise TooLarge(f"The body has more than {most} bytes: send parts.")
+    if size + len(piece) > max_bytes:
+        raise TooLarge(f"The body has more than {max_bytes} bytes: send parts.")
     return piece
 
 

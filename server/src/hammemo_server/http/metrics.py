@@ -85,10 +85,10 @@ class _OfTenant:
         quota = GaugeMetricFamily(
             "hammemo_quota", "What they may store, where there is a quota.", labels=["what"]
         )
-        for what, (used, most) in self._quotas().items():
-            stored.add_metric([what], used)
-            if most:
-                quota.add_metric([what], most)
+        for what, (stored_number, allowed) in self._quotas().items():
+            stored.add_metric([what], stored_number)
+            if allowed:
+                quota.add_metric([what], allowed)
         yield stored
         yield quota
 

@@ -59,7 +59,10 @@ def _describe_model(service: Service, hosted: ServedModel) -> dict[str, Any]:
     facts = hosted.describe(digest=True)
     classes = facts["classes"]
     quotas = service.quotas(hosted.tenant)
-    quota = {what: {"used": used, "most": most or None} for what, (used, most) in quotas.items()}
+    quota = {
+        what: {"used": stored, "most": allowed or None}
+        for what, (stored, allowed) in quotas.items()
+    }
     return facts | {
         "n_classes": len(classes),
         "classes": classes[:_MAX_LISTED_CLASSES],
@@ -125,10 +128,12 @@ async def _download(service: Service, call: Call) -> Answer | None:
         async with asyncio.timeout(service.limits.file_seconds):
             for start in range(0, size, _PIECE):
                 piece = await service.in_thread(call, partial(_read_piece, path, start))
-                more = start + _PIECE < size
-                if not more:  # once the caller has the whole file, no copy is left here
+                has_more = start + _PIECE < size
+                if not has_more:  # once the caller has the whole file, no copy is left here
                     await service.in_thread(call, partial(shutil.rmtree, path.parent))
-                await call.send({"type": "http.response.body", "body": piece, "more_body": more})
+                await call.send(
+                    {"type": "http.response.body", "body": piece, "more_body": has_more}
+                )
     return None
 
 

@@ -118,7 +118,7 @@ KINDS: Final = {
 def list_names(question: Any) -> dict[str, str]:
     """Return the names of the lists that a question asks for, by what they are for."""
     values = {use: getattr(question, use, None) for use in ("exclude", "allow")}
-    return {use: one.list for use, one in values.items() if isinstance(one, bodies.ListName)}
+    return {use: value.list for use, value in values.items() if isinstance(value, bodies.ListName)}
 
 
 def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:

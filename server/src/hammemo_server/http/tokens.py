@@ -239,9 +239,9 @@ class Tokens:
 
     def caller(self, token: str) -> Caller | None:
         """Return who has this token, or None; one that has expired is no token."""
-        parts = _TOKEN.fullmatch(token)
-        key = parts[1] if parts else ""
-        secret = parts[2] if parts else ""
+        match = _TOKEN.fullmatch(token)
+        key = match[1] if match else ""
+        secret = match[2] if match else ""
         entry, caller = self._entries.get(key, (None, None))
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if (

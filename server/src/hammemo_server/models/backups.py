@@ -358,12 +358,12 @@ def _read_copied(frames: Frames, keys: AnyPath | None, database: bytes) -> Copie
 
 def _read_snapshot(frames: Frames) -> tuple[bytes, Frames]:
     """Return the snapshot of a backup and the frames after it."""
-    parts: list[bytes] = []
+    pieces: list[bytes] = []
     for kind, rows in frames:
         if kind != "snapshot":
-            return b"".join(parts), chain([(kind, rows)], frames)
-        parts += [data for (data,) in rows]
-    return b"".join(parts), iter(())
+            return b"".join(pieces), chain([(kind, rows)], frames)
+        pieces += [data for (data,) in rows]
+    return b"".join(pieces), iter(())
 
 
 def _seal_again(frames: Frames, vault: Vault | None, database: bytes) -> Frames:

@@ -324,13 +324,13 @@ class WrittenModel(ServedModel):
         label_bytes = self._label_bytes
         if label_bytes is None:
             label_bytes = _first_label_bytes(self.settings, self._limits, fresh[0].content)
-        most = bound_needed(
+        bound = bound_needed(
             [(waiting.content, len(waiting.body)) for waiting in fresh], label_bytes
         )
         # mostly there is room for much more, so labels need not be looked up
         with suppress(edits.QuotaReached):
-            quota.take(self.name, most)
-            self._taken = add_usages((self._taken, most))
+            quota.take(self.name, bound)
+            self._taken = add_usages((self._taken, bound))
             return fresh
         self._note_usage()
         allowed = []

@@ -209,7 +209,7 @@ class Log(LogEngine):
             self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
-    def read(self, after: int, most: int) -> list[bytes]:
+    def read(self, after: int, limit: int) -> list[bytes]:
         """Return at most `most` bodies after a position; raise `Overtaken` if they are deleted."""
         statement = (
             f"select position, body from {EDITS} where model = %s and position > %s "
@@ -217,7 +217,7 @@ class Log(LogEngine):
         )
         with self.reading():
             base = self.base()
-            rows = self._rows(statement, after, most)
+            rows = self._rows(statement, after, limit)
         if after < base:
             raise Overtaken
         if [position for position, _ in rows] != list(range(after + 1, after + 1 + len(rows))):
@@ -288,8 +288,8 @@ class Log(LogEngine):
         with self._failing():
             return self._audit_start(), self._audit_lines(after, most)
 
-    def _audit_lines(self, after: int, most: int) -> list[Linked]:
-        rows = self._select("hammemo_audit", "number > %s order by number limit %s", after, most)
+    def _audit_lines(self, after: int, limit: int) -> list[Linked]:
+        rows = self._select("hammemo_audit", "number > %s order by number limit %s", after, limit)
         return [Linked(number, Line(*line), link) for number, *line, link in rows]
 
     def forget_audit(self, older_than: float) -> None:
@@ -315,14 +315,14 @@ class Log(LogEngine):
 
     def _append_audit(self, after: int, entries: Sequence[Entry]) -> None:
         """Write one line for each entry, in the transaction that appends them."""
-        now = time.time()
+        at = time.time()
         lines = []
         for version, entry in enumerate(entries, after):
             op = self.hash_op(entry.op)
             receipt = b"" if entry.receipt is None else entry.receipt.hash
             lines.append(
                 Line(
-                    at=now,
+                    at=at,
                     token=entry.token,
                     kind=entry.kind,
                     op=op,
@@ -342,7 +342,7 @@ class Log(LogEngine):
         linked = chain_lines(Start(*newest[0]) if newest else self._audit_start(), lines)
         self._insert(
             "hammemo_audit",
-            [(one.number, *msgspec.structs.astuple(one.line), one.link) for one in linked],
+            [(entry.number, *msgspec.structs.astuple(entry.line), entry.link) for entry in linked],
         )
 
     def _audit_start(self) -> Start:

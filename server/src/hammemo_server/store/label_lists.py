@@ -185,7 +185,7 @@ class LabelLists:
             self._resident.pop((tenant, name), None)
             if named is not None:
                 self._resident[tenant, name] = at, named
-            n_items = sum(len(one.labels) for _, one in self._resident.values())
+            n_items = sum(len(resident.labels) for _, resident in self._resident.values())
             while n_items > self._most_items and len(self._resident) > 1:
                 n_items -= len(self._resident.popitem(last=False)[1][1].labels)
 

@@ -286,13 +286,15 @@ class Vault:
 
     def erasures(self) -> dict[tuple[str, str], ErasedSubject]:
         """Return the newest records of erasures of the model, by operation and database."""
-        return {(one.op, one.database): one for one in read_records(self.path, self.model)}
+        return {
+            (record.op, record.database): record for record in read_records(self.path, self.model)
+        }
 
     def erasures_since(self, database: str, position: int) -> dict[str, ErasedSubject]:
         """Return by operation the erasures that a database does not hold up to a position."""
         records = self.erasures()
-        ops_in_log = {one.op for one in records.values() if one.is_in(database, position)}
-        return {one.op: one for one in records.values() if one.op not in ops_in_log}
+        ops_in_log = {record.op for record in records.values() if record.is_in(database, position)}
+        return {record.op: record for record in records.values() if record.op not in ops_in_log}
 
     def lacks_records(self) -> bool:
         """Return whether the records of erasures are shorter than the key file says."""

@@ -1,14 +1,17 @@
 """Every bound of the theory against what really happens: how often it fails, and how loose it is.
 
-On each of three data sets one query is answered under many independent draws of the codes. A bound with failure
-probability delta may be violated in at most that share of the draws; its looseness is the median over the draws of the
-bound divided by the largest error realised. A perfect bound is the 1 - delta quantile of that error itself; its
-looseness, the quantile divided by the median, stands beside the others: no valid constant can show less.
+On each of three data sets one query is answered under many independent draws of the codes. A bound
+with failure probability delta may be violated in at most that share of the draws; its looseness is
+the median over the draws of the bound divided by the largest error realised. A perfect bound is the
+1 - delta quantile of that error itself; its looseness, the quantile divided by the median, stands
+beside the others: no valid constant can show less.
 
-- *planted*: the synthetic instance with h = 8, 1024 tokens, 64 labels of 64 examples, 960 more candidates;
-- *zipf*: 2,000 contexts of 4 tokens from a Zipf law over 200 types, 20 labels of uneven size, 10 more candidates;
-- *repeated*: three contexts that share tokens, each stored 50 times under its own label: errors repeat coherently, the
-  case for which the paper's dependence on M_max cannot be avoided.
+- *planted*: the synthetic instance with h = 8, 1024 tokens, 64 labels of 64 examples, 960 more
+  candidates;
+- *zipf*: 2,000 contexts of 4 tokens from a Zipf law over 200 types, 20 labels of uneven size, 10
+  more candidates;
+- *repeated*: three contexts that share tokens, each stored 50 times under its own label: errors
+  repeat coherently, the case for which the paper's dependence on M_max cannot be avoided.
 """
 
 from __future__ import annotations
@@ -25,7 +28,14 @@ from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Exact
 from hammemo.paper import theory
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import OnProgress, Row, generator, ignore_progress, in_parallel, table
+from hammemo.paper.experiments.measuring import (
+    OnProgress,
+    Row,
+    generator,
+    ignore_progress,
+    in_parallel,
+    table,
+)
 from hammemo.paper.experiments.synthetic import MERGED_LENGTH, N_TOKENS, plant_instance
 from hammemo.paper.memo import MeMoClassifier
 from hammemo.tokens.hashing import key_words
@@ -94,17 +104,25 @@ def data_set(name: str, seed: int) -> DataSet:
     rng = generator(seed, "bounds", name)
     if name == "planted":
         instance = plant_instance(MERGED_LENGTH, seed)
-        return DataSet(instance.contexts, instance.labels, np.arange(1, N_TOKENS + 1), instance.query, d=256)
+        return DataSet(
+            instance.contexts, instance.labels, np.arange(1, N_TOKENS + 1), instance.query, d=256
+        )
     if name == "zipf":
         X = rng.zipf(1.4, (2000, 4)) % 200
         y = (X[:, 3] + rng.zipf(1.6, 2000)) % 20
         return DataSet(X, y, np.arange(30), X[0], d=256)
     contexts = np.array([[1, 2, 3, 4], [1, 2, 5, 6], [7, 8, 3, 1]])
-    return DataSet(np.repeat(contexts, 50, axis=0), np.repeat([1, 2, 3], 50), np.arange(1, 6), contexts[0], d=128)
+    return DataSet(
+        np.repeat(contexts, 50, axis=0),
+        np.repeat([1, 2, 3], 50),
+        np.arange(1, 6),
+        contexts[0],
+        d=128,
+    )
 
 
 class BoundDraw(NamedTuple):
-    """One bound under one draw of the codes: its value, the largest error, and whether any label's error exceeds it."""
+    """One bound under one draw of the codes: its value, the largest error and violations."""
 
     bound: float
     error: float
@@ -183,16 +201,22 @@ def estimate_seconds(settings: BoundSettings, jobs: int) -> float:
     return by_draws(draws, jobs)
 
 
-def run(settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress) -> list[Row]:
+def run(
+    settings: BoundSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress
+) -> list[Row]:
     """Return one row for each data set and bound: draws, violations, looseness."""
     sets = {name: data_set(name, settings.seed) for name in settings.names}
     for data in sets.values():
         _ = data.norms  # once here, not once in every process
     tasks = [(name, i) for name in settings.names for i in range(settings.draws)]
     seeds = [key_words(settings.seed, "bounds codes", name, i)[0] for name, i in tasks]
-    arguments = [(sets[name], seed, settings.delta) for (name, _), seed in zip(tasks, seeds, strict=True)]
+    arguments = [
+        (sets[name], seed, settings.delta) for (name, _), seed in zip(tasks, seeds, strict=True)
+    ]
     drawn: dict[tuple[str, str], list[BoundDraw]] = {}
-    for (name, _), outcomes in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
+    for (name, _), outcomes in zip(
+        tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True
+    ):
         for bound, outcome in outcomes.items():
             drawn.setdefault((name, bound), []).append(outcome)
     return [_row(settings, name, bound, outcomes) for (name, bound), outcomes in drawn.items()]
@@ -218,7 +242,7 @@ def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[BoundDra
 
 
 def perfect_looseness(errors: Sequence[float] | Floats, delta: float) -> float:
-    """Return what a perfect bound shows: the 1 - delta quantile of the errors divided by their median.
+    """Return what a perfect bound shows: the 1 - delta quantile of errors over their median.
 
     Examples
     --------
@@ -235,7 +259,7 @@ def summary(settings: BoundSettings, rows: list[Row]) -> Row:
 
 
 def markdown(rows: list[Row]) -> str:
-    """Return the table of the docs: looseness, and in brackets the violations, by bound and data set.
+    """Return the table of the docs: looseness and (violations), by bound and data set.
 
     The first row for each kind of error is the perfect bound.
     """

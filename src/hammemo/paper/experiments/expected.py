@@ -1,8 +1,9 @@
 """How long an experiment takes on this machine, said before it starts.
 
-Where all draws of one kind cost the same (`synthetic`, `bounds`), one of each kind is timed. The others were run once:
-their processor seconds then are multiplied by how long a fixed piece of work, a probe, takes here, over how long it
-took there. Processor seconds are counted, so that is the time if no other program needs the cores.
+Where all draws of one kind cost the same (`synthetic`, `bounds`), one of each kind is timed. The
+others were run once: their processor seconds then are multiplied by how long a fixed piece of work,
+a probe, takes here, over how long it took there. Processor seconds are counted, so that is the time
+if no other program needs the cores.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ PROCESSOR_SECONDS: Final[dict[str, float]] = {
     "wikitext": 1850,  # a quarter of an hour on two cores, as docs/reproduction.md says
     "wikitext, quick": 56,
 }
-"""Processor seconds of ``hammemo reproduce``, by command and what was asked of it, with one process."""
+"""Processor seconds of ``hammemo reproduce`` by command and options, with one process."""
 
 
 def probe() -> float:
-    """Return the processor seconds of a piece of work like that of the experiments, the best of five."""
+    """Return the processor seconds of work like that of the experiments, the best of five."""
     rng = np.random.default_rng(0)
     left = rng.random((300, 300))
     right = rng.random((300, 300))

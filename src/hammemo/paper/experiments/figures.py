@@ -1,7 +1,7 @@
 """The figures of the experiments, as PNG and SVG. They need the ``plot`` extra.
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; markers and line styles repeat what the
-colours say.
+Colours are Okabe and Ito's, which people with any colour vision tell apart; markers and line styles
+repeat what the colours say.
 """
 
 from __future__ import annotations
@@ -49,10 +49,16 @@ def synthetic_figure(results: Row, folder: Path) -> None:
     for name, h, style, text in _agreement_curves(results):
         rows = [row for row in results["agreement"] if row["labels"] == name and row["h"] == h]
         _intervals(right, rows, style, text)
-    right.set(title="Recovery by the complete model", ylabel="agreement with the ideal winner", ylim=(-0.03, 1.03))
+    right.set(
+        title="Recovery by the complete model",
+        ylabel="agreement with the ideal winner",
+        ylim=(-0.03, 1.03),
+    )
     _dimensions((left, centre, right), results["agreement"])
     number = results["settings"]["realisations"]
-    figure.supxlabel(f"{number} realisations; bands: 10 to 90 %, bars: Wilson 95 % intervals", fontsize=8)
+    figure.supxlabel(
+        f"{number} realisations; bands: 10 to 90 %, bars: Wilson 95 % intervals", fontsize=8
+    )
     save_figure(figure, folder / "synthetic")
 
 
@@ -62,7 +68,9 @@ def wikitext_figure(results: Row, folder: Path) -> None:
     lengths = sorted({row["h"] for row in results["table"]})
     _accuracy_bars(left, results["table"], lengths)
     for h in lengths:
-        rows = [row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")]
+        rows = [
+            row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")
+        ]
         bands = []
         for row in rows:
             d = int(row["method"].rpartition("= ")[2])
@@ -75,17 +83,22 @@ def wikitext_figure(results: Row, folder: Path) -> None:
         rates = [row["mega_queries"] for row in panel]
         right.plot(dimensions, rates, **curve_style(_STYLES[h], f"h = {h}"))
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
-    right.set(title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log")
+    right.set(
+        title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log"
+    )
     _dimensions((centre, right), results["throughput"])
     settings = results["settings"]
-    note = f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard deviation over draws, "
+    note = (
+        f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard "
+        "deviation over draws, "
+    )
     note += f"bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h"
     figure.supxlabel(note, fontsize=8)
     save_figure(figure, folder / "wikitext")
 
 
 def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
-    """Draw top-1 of the five baselines and of the best MeMo dimension, a group of bars for each h."""
+    """Draw top-1 of the five baselines and of the best MeMo dimension as bars, grouped by h."""
     shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
     baselines = [name for name in PAPER if not name.startswith("MeMo")]
     width = 0.8 / (len(baselines) + 1)
@@ -120,7 +133,9 @@ def _agreement_curves(results: Row) -> list[tuple[str, int, Style, str]]:
     lengths = sorted({row["h"] for row in results["agreement"]})
     curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
     merged = sorted({row["h"] for row in results["agreement"] if row["labels"] == "merged"})
-    return curves + [("merged", h, _LABEL_STYLES["merged"], f"h = {h}, merged labels") for h in merged]
+    return curves + [
+        ("merged", h, _LABEL_STYLES["merged"], f"h = {h}, merged labels") for h in merged
+    ]
 
 
 def new_panels(number: int) -> tuple[Figure, Any]:

@@ -44,7 +44,9 @@ def ignore_progress(done: int, total: int) -> None:
 # Times
 
 
-def seconds(call: Callable[..., Any], *arguments: Any, clock: Callable[[], float] = time.process_time) -> float:
+def seconds(
+    call: Callable[..., Any], *arguments: Any, clock: Callable[[], float] = time.process_time
+) -> float:
     """Return what a call takes, in seconds of the processor unless another clock is given."""
     started = clock()
     call(*arguments)
@@ -55,7 +57,9 @@ def seconds(call: Callable[..., Any], *arguments: Any, clock: Callable[[], float
 
 
 def averages(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Row:
-    """Return mean and standard deviation (``…_sd``) of each measure; None where a measure or a second value is missing.
+    """Return mean and standard deviation (``…_sd``) of each measure.
+
+    They are None where a measure or a second value is missing.
 
     Examples
     --------
@@ -107,8 +111,9 @@ class _CellFormatter(Formatter):
 def cells(template: str, row: Mapping[str, Any]) -> str:
     """Fill the values of a row into a template like those of `str.format`, with four additions.
 
-    ``{top1±:.2f}`` is a mean and its deviation, ``top1_sd``; ``{rate:~}`` is rounded to two digits; ``{equal:yes/NO}``
-    is for truth values; and what follows ``|`` stands where there is no value ("none" if nothing is said).
+    ``{top1±:.2f}`` is a mean and its deviation, ``top1_sd``; ``{rate:~}`` is rounded to two digits;
+    ``{equal:yes/NO}`` is for truth values; and what follows ``|`` stands where there is no value
+    ("none" if nothing is said).
 
     Examples
     --------
@@ -121,7 +126,7 @@ def cells(template: str, row: Mapping[str, Any]) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value as it is shown where no template is given; values of a dictionary stand in one cell."""
+    """Return the text of a value without a template; a dictionary fills one cell."""
     if isinstance(value, dict):
         return " / ".join(map(cell, value.values()))
     if value is None:
@@ -140,8 +145,10 @@ def heading(names: str) -> str:
     return f"| {names} |\n" + "|---" * (names.count(" | ") + 1) + "|"
 
 
-def table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template: str | None = None) -> list[str]:
-    r"""Return the lines of a table in Markdown: columns and cells as they are named, or all values of the rows.
+def table(
+    rows: Iterable[Mapping[str, Any]], names: str | None = None, template: str | None = None
+) -> list[str]:
+    r"""Return the lines of a table in Markdown, of the columns named or of all values of the rows.
 
     Examples
     --------
@@ -165,22 +172,24 @@ Result = TypeVar("Result")
 
 
 def generator(seed: int, *purpose: int | str) -> np.random.Generator:
-    """Return a generator that depends on the seed and the purpose only, so that no draw depends on another."""
+    """Return a generator of the seed and the purpose only: no draw depends on another."""
     return np.random.Generator(np.random.Philox(key=np.array(key_words(seed, *purpose), np.uint64)))
 
 
 def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> Ints:
-    """Return tokens with the frequencies of text: token i occurs about 1 / (i + 1) as often as token 0."""
+    """Return tokens with the frequencies of text: those of token i fall as 1 / (i + 1)."""
     shares = np.cumsum(1.0 / np.arange(1, n_tokens + 1))
     rng = np.random.default_rng(seed)
     sizes = [min(2**20, length - first) for first in range(0, length, 2**20)]
-    return np.concatenate([np.searchsorted(shares, rng.random(size) * shares[-1]) for size in sizes])
+    return np.concatenate(
+        [np.searchsorted(shares, rng.random(size) * shares[-1]) for size in sizes]
+    )
 
 
 def zipf_examples(
     n: int, n_labels: int = 64, *, n_tokens: int = 33_278, h: int = 8, seed: int = 0
 ) -> tuple[Ints, Ints]:
-    """Return contexts and labels whose frequencies fall as one over their rank, where no text is at hand.
+    """Return contexts and labels with frequencies of 1 / rank, where no text is at hand.
 
     Shapes
     ------

@@ -1,4 +1,4 @@
-"""The two pages that the experiments write: the report of all of them, and the real-data evaluation.
+"""The two pages that the experiments write: the report of all, and the real-data evaluation.
 
 The report has one line for every figure, claim and bound of the paper: the paper's figure, ours,
 the standard error of their difference and a verdict. Figures *agree* if they are at most three
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 TITLES: Final = dict(zip(MEASURES, ("top-1", "top-5", "macro-F1", "agreement"), strict=True))
-PAPER_DEVIATIONS: Final = {128: (0.79, 6.07), 256: (1.27, 3.16), 512: (0.40, 1.89), 1024: (0.76, 4.55)}
+PAPER_DEVIATIONS: Final = {
+    128: (0.79, 6.07),
+    256: (1.27, 3.16),
+    512: (0.40, 1.89),
+    1024: (0.76, 4.55),
+}
 """The paper's standard deviations over five codebooks at h = 8, by d: of top-1 and of agreement."""
 
 _HOLDS: Final = {True: "holds", False: "does not hold", None: "too few draws to say"}
@@ -43,11 +48,13 @@ _COLUMNS: Final = "in the paper | its figure | ours | standard error | verdict"
 
 
 def is_whole(results: Row) -> bool:
-    """Return whether an evaluation used the paper's sample sizes; a quick one is not compared with the paper."""
+    """Return whether an evaluation used the paper's sample sizes, and may be compared with it."""
     return tuple(results["settings"]["sizes"]) == TaskSettings().sizes
 
 
-def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, float], run: str) -> str:
+def report(
+    results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, float], run: str
+) -> str:
     """Return the whole report.
 
     Parameters
@@ -62,7 +69,8 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
         What ran, in words.
     """
     times = [
-        {"command": f"`hammemo reproduce {name}`", "seconds": f"{duration:.0f}"} for name, duration in seconds.items()
+        {"command": f"`hammemo reproduce {name}`", "seconds": f"{duration:.0f}"}
+        for name, duration in seconds.items()
     ]
     all_lines = lines(results)
     bound_rows = results["bounds"]["bounds"]
@@ -73,7 +81,11 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
         if counts[verdict] or verdict in ("differs", "does not hold")
     ]
     # Tables below have the figures of other lines, which have nothing to warn of.
-    listed = [line for line in all_lines if not (line["item"].startswith(_BELOW) and line["verdict"] in _FINE)]
+    listed = [
+        line
+        for line in all_lines
+        if not (line["item"].startswith(_BELOW) and line["verdict"] in _FINE)
+    ]
     sections = [
         "# The paper, reproduced",
         f"These are the results of {run}; do not edit this page. The run took "
@@ -82,9 +94,12 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
         "## Verdicts",
         f"There are {len(all_lines)} figures, claims and bounds:",
         _format_table(meanings),
-        "In section 6.1 the standard error is that of our figure, or of the difference between two of ours. For a "
-        "bound it is the error of the share that is allowed. The paper's figures on WikiText-2 come from one draw of "
-        "positions, so the error is that of a single draw against our mean over draws. Table 1 and the bounds have "
+        "In section 6.1 the standard error is that of our figure, or of the difference between two "
+        "of ours. For a "
+        "bound it is the error of the share that is allowed. The paper's figures on WikiText-2 "
+        "come from one draw of "
+        "positions, so the error is that of a single draw against our mean over draws. Table 1 and "
+        "the bounds have "
         "tables of their own below: of these, only what differs or does not hold is listed here.",
         _format_table(listed, _COLUMNS, "{item} | {paper} | {ours} | {error} | {verdict}"),
         "## Synthetic validation",
@@ -94,7 +109,8 @@ def report(results: Mapping[str, Row], evaluation: str, seconds: Mapping[str, fl
         "## Bounds",
         "Each bound divided by the largest realised error, as a median over "
         f"{bound_rows[0]['draws']:,} draws. A bound "
-        f"may fail in {100 * bound_rows[0]['delta']:.0f} % of the draws; in brackets is in how many it does:",
+        f"may fail in {100 * bound_rows[0]['delta']:.0f} % of the draws; in brackets is in how "
+        "many it does:",
         bounds.markdown(bound_rows).strip(),
         "## WikiText-2",
         re.sub(r"^#", "##", evaluation, flags=re.MULTILINE).strip(),
@@ -114,9 +130,12 @@ def _about_draws(results: Row) -> Iterator[str]:
         )
     if draws < synthetic.ENOUGH_REALISATIONS:
         yield (
-            f"With {draws} draws of the codes (the paper has 160), the intervals of the slopes are wide, a small "
-            "difference of agreement can be chance, and the lower limit of an agreement stays below 0.985 even if all "
-            "draws agree. `hammemo reproduce synthetic` with 2,000 realisations decides these claims; the page on "
+            f"With {draws} draws of the codes (the paper has 160), the intervals of the slopes are "
+            "wide, a small "
+            "difference of agreement can be chance, and the lower limit of an agreement stays "
+            "below 0.985 even if all "
+            "draws agree. `hammemo reproduce synthetic` with 2,000 realisations decides these "
+            "claims; the page on "
             "theory in the documentation shows its figures."
         )
 
@@ -126,7 +145,9 @@ def _slope_distance(row: Row) -> float:
     return float(abs(row["slope"] + 0.5) / row["error"])
 
 
-def _format_table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template: str | None = None) -> str:
+def _format_table(
+    rows: Iterable[Mapping[str, Any]], names: str | None = None, template: str | None = None
+) -> str:
     return "\n".join(table(rows, names, template))
 
 
@@ -150,7 +171,9 @@ def deviations(results: Row) -> list[Row]:
     for d in results["settings"]["dimensions"]:
         method = f"MeMo, d = {d}"
         outcomes = [
-            outcome["rows"][method] for outcome in results["draws"] if outcome["h"] == 8 and method in outcome["rows"]
+            outcome["rows"][method]
+            for outcome in results["draws"]
+            if outcome["h"] == 8 and method in outcome["rows"]
         ]
         if len(outcomes) < 2:
             continue
@@ -175,7 +198,8 @@ def _bound_lines(rows: list[Row]) -> Iterator[Row]:
         share = row["violations"] / row["draws"]
         error = math.sqrt(allowed * (1 - allowed) / row["draws"])
         yield _line(
-            f"bound on {row['bound']} ({row['source']}), {row['data']}: share of draws that violate it",
+            f"bound on {row['bound']} ({row['source']}), {row['data']}: share of draws that "
+            "violate it",
             f"at most {allowed:g}",
             f"{share:g}",
             error=f"{error:.2g}",
@@ -234,7 +258,9 @@ def _table_lines(results: Row) -> Iterator[Row]:
     for method, figures in PAPER.items():
         for name, paper in zip(MEASURES, figures, strict=True):
             error = _single_draw_error(rows[method][f"{name}_sd"], draws)
-            yield _compare(f"Table 1: {method}, {TITLES[name]} (%)", paper, rows[method][name], error)
+            yield _compare(
+                f"Table 1: {method}, {TITLES[name]} (%)", paper, rows[method][name], error
+            )
     for row in deviations(results):
         item = f"Table 1: MeMo, d = {row['d']}, deviation of {row['measure']} over codebooks"
         yield _compare(item, row["paper"], row["ours"], row["error"])
@@ -325,7 +351,8 @@ def _compare(item: str, paper: float, ours: float, error: float) -> Row:
 
 _EACH = " | ".join(f"{{{name}}}" for name in MEASURES)
 _BRACKETS = (
-    " In brackets are the paper's figure and its distance from our mean, in standard errors of the difference between "
+    " In brackets are the paper's figure and its distance from our mean, in standard errors of the "
+    "difference between "
     "a single draw and our mean; distances above three are in bold."
 )
 
@@ -333,7 +360,10 @@ _BRACKETS = (
 def reproduction(results: Row) -> str:
     """Return the page of ``hammemo reproduce wikitext``."""
     title = "# Reproduction of the paper's real-data evaluation"
-    note = "`hammemo reproduce wikitext` writes this page, and its numbers to `results.json`; do not edit it."
+    note = (
+        "`hammemo reproduce wikitext` writes this page, and its numbers to `results.json`; do "
+        "not edit it."
+    )
     return f"{title}\n\n{note}\n\n{evaluation(results)}"
 
 
@@ -348,14 +378,17 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
     sections = []
     if not has_paper_sizes:
         sections.append(
-            f"**A quick run: {settings['sizes'][0]:,} training examples, {draws} draws. Not for conclusions.**"
+            f"**A quick run: {settings['sizes'][0]:,} training examples, {draws} draws. Not for "
+            "conclusions.**"
         )
     sections += [
         "## The task",
         *_task(results["task"]),
         "## Results at h = 8",
-        f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
-        f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if has_paper_sizes else ""),
+        f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions "
+        "(for MeMo, of the "
+        f"mean over {codebooks} codebooks, new ones in every draw)."
+        + (_BRACKETS if has_paper_sizes else ""),
         _comparison(_of_length(rows, 8, variants=False), "method", "{method}"),
         _choices(results["draws"]),
         *(_list_distant_figures(rows) if has_paper_sizes else ()),
@@ -366,14 +399,20 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
         f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
         *_other_lengths(rows),
         "## Inference on this machine",
-        f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a warm-up: "
-        f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, {protocol['repeats']} repeats. In "
-        "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so speeds are not "
-        "comparable. We have not measured a GPU: the CUDA path runs the same code through torch and is tested on "
-        "torch's CPU device. The state of the sparse table is its canonical form, with its vocabulary; the SciPy "
+        f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a "
+        "warm-up: "
+        f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, "
+        f"{protocol['repeats']} repeats. In "
+        "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so "
+        "speeds are not "
+        "comparable. We have not measured a GPU: the CUDA path runs the same code through torch "
+        "and is tested on "
+        "torch's CPU device. The state of the sparse table is its canonical form, with its "
+        "vocabulary; the SciPy "
         "product that is timed holds wider copies of it.",
         "\n".join(throughput.table_lines(results["inference"], beside_paper=True)),
-        "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows them in a figure, "
+        "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows "
+        "them in a figure, "
         "for an Intel Core i7-13700H:",
         _panel(results["throughput"]),
         *_whole_vocabulary(results["full_vocabulary"]),
@@ -384,20 +423,23 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
 def _whole_vocabulary(rows: list[Row]) -> Iterator[str]:
     yield "## The whole vocabulary"
     yield (
-        f"Every token is a candidate. There are {rows[0]['examples']:,} training positions with h = 8, and "
-        f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall time on this machine; "
+        f"Every token is a candidate. There are {rows[0]['examples']:,} training positions with h "
+        "= 8, and "
+        f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall "
+        "time on this machine; "
         "MeMo has one codebook."
     )
     yield _format_table(
         rows,
         "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
-        "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
+        "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} "
+        "| "
         "{learn_seconds:.2f} | {answer_seconds:.2f}",
     )
 
 
 def _panel(rows: list[Row]) -> str:
-    """Return MeMo's million queries a second on one core, by h and d: the right panel of the figure."""
+    """Return MeMo's million queries a second on one core, by h and d: the figure's right panel."""
     by_length: dict[int, dict[str, str]] = {}
     for row in rows:
         line = by_length.setdefault(row["h"], {"h": str(row["h"])})
@@ -407,11 +449,16 @@ def _panel(rows: list[Row]) -> str:
 
 def _task(task: Row) -> Iterator[str]:
     yield (
-        f"There are {task['types']:,} token types. The table counts positions with at least 16 preceding tokens on "
-        "their line, and those\nof them whose token is among the 64 most frequent training tokens without `<unk>`:"
+        f"There are {task['types']:,} token types. The table counts positions with at least 16 "
+        "preceding tokens on "
+        "their line, and those\nof them whose token is among the 64 most frequent training tokens "
+        "without `<unk>`:"
     )
     in_paper = {"train": "45.12 %", "valid": "", "test": "44.79 %"}
-    rows = [{"split": split, "paper": in_paper[split], **coverage} for split, coverage in task["coverage"].items()]
+    rows = [
+        {"split": split, "paper": in_paper[split], **coverage}
+        for split, coverage in task["coverage"].items()
+    ]
     names = "split | eligible | with a candidate | share | in the paper"
     template = "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}"
     yield _format_table(rows, names, template)
@@ -458,7 +505,9 @@ def _choices(draws: list[Row]) -> str:
     shares: dict[int, list[float]] = {}
     for outcome in draws:
         shares.setdefault(outcome["h"], []).append(outcome["unambiguous"])
-    unique = ", ".join(f"{sum(values) / len(values):.2f} % (h = {h})" for h, values in shares.items())
+    unique = ", ".join(
+        f"{sum(values) / len(values):.2f} % (h = {h})" for h, values in shares.items()
+    )
     return (
         f"Chosen on validation: k = {neighbours} (the paper: 25); for the SVM, alpha = {svms}.\n"
         f"The ideal winner is unique on {unique} of the queries, as means over draws "
@@ -485,7 +534,8 @@ def _list_distant_figures(rows: list[Row]) -> Iterator[str]:
 def _deviations(results: Row, codebooks: int) -> Iterator[str]:
     yield "### Standard deviations over codebooks"
     yield (
-        f"The paper gives the standard deviations of top-1 and agreement over {codebooks} codebooks at h = 8. Ours\n"
+        f"The paper gives the standard deviations of top-1 and agreement over {codebooks} "
+        "codebooks at h = 8. Ours\n"
         "are means over the draws; the error is that of a single draw against this mean."
     )
     names = "d | measure | in the paper | ours | standard error"
@@ -496,8 +546,10 @@ def _deviations(results: Row, codebooks: int) -> Iterator[str]:
 def _tie_rules(*, is_compared: bool) -> str:
     close = " That is close to the paper's figures." if is_compared else ""
     return (
-        "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never\n"
-        "followed the longest known suffix, and which label wins if neighbours' votes are equal. In the table above,\n"
+        "Two methods depend on rules that the paper does not state: how suffix back-off ranks "
+        "labels that never\n"
+        "followed the longest known suffix, and which label wins if neighbours' votes are equal. "
+        "In the table above,\n"
         f"the label that is more frequent overall wins.{close}\n"
         "The library's defaults, which look at shorter suffixes and at summed similarity, give:"
     )

@@ -1,19 +1,21 @@
-r"""The paper's controlled experiment: context sketch, output decoding and recovery, each on its own.
+r"""The paper's controlled experiment: context sketch, output decoding and recovery apart.
 
-**Data.** n = 1024 tokens, M = 4096 examples, query (1, …, h) with h in {4, 8, 16}. Labels 1 to 64 are active with 64
-contexts each. Of the 64 h entries of a label's contexts, 40 h for label 1 and 24 h for every other active label, drawn
-without replacement, hold the query's token; every other entry holds a token drawn uniformly from the rest. So S is 40
-for label 1, 24 for the other active ones and 0 for the remaining 960 candidates: margin 16. The *merged* instance maps
-the labels of the h = 8 data onto 16 by c → 1 + (c - 1) mod 16: S is 112 and 96, the margin is 16 again, and the
-collision energy is four times as large.
+**Data.** n = 1024 tokens, M = 4096 examples, query (1, …, h) with h in {4, 8, 16}. Labels 1 to 64
+are active with 64 contexts each. Of the 64 h entries of a label's contexts, 40 h for label 1 and 24
+h for every other active label, drawn without replacement, hold the query's token; every other entry
+holds a token drawn uniformly from the rest. So S is 40 for label 1, 24 for the other active ones
+and 0 for the remaining 960 candidates: margin 16. The *merged* instance maps the labels of the h =
+8 data onto 16 by c → 1 + (c - 1) mod 16: S is 112 and 96, the margin is 16 again, and the collision
+energy is four times as large.
 
-**Measures.** For independent codes of a square memory: the context error max |G - S| / M_max; the output error
-max |S̃ - S| when the decoder is given the exact S; and whether the complete untied model predicts label 1. The original
-and the merged instance are measured under the same codes, so that they are compared like with like.
+**Measures.** For independent codes of a square memory: the context error max |G - S| / M_max; the
+output error max |S̃ - S| when the decoder is given the exact S; and whether the complete untied
+model predicts label 1. The original and the merged instance are measured under the same codes, so
+that they are compared like with like.
 
-The scores are computed from the class sums of the projected codes: with :math:`G_c = \langle \phi(q), \sum_{y_j = c}
-\phi(s_j) \rangle`, the decoded scores are :math:`Z^\top Z G`. That is the model without ever forming C, which is tested
-against it.
+The scores are computed from the class sums of the projected codes: with
+:math:`G_c = \langle \phi(q), \sum_{y_j = c} \phi(s_j) \rangle`, the decoded scores are
+:math:`Z^\top Z G`. That is the model without ever forming C, which is tested against it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ from scipy import sparse, stats
 
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.paper.experiments.expected import by_draws
-from hammemo.paper.experiments.measuring import OnProgress, Row, generator, ignore_progress, in_parallel
+from hammemo.paper.experiments.measuring import (
+    OnProgress,
+    Row,
+    generator,
+    ignore_progress,
+    in_parallel,
+)
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -52,8 +60,9 @@ ENOUGH_REALISATIONS = 1000
 
 The figure keeps the paper's 160."""
 FIRST_CLAIMED = 512
-"""Slopes and differences of agreement are claimed from this d on. Below it the merged instance is not recovered less
-often: with 2,000 draws at h = 8, 0.133 against 0.094 at d = 128 and 0.183 against 0.182 at d = 256."""
+"""Slopes and differences of agreement are claimed from this d on. Below it the merged instance is
+not recovered less often: with 2,000 draws at h = 8, 0.133 against 0.094 at d = 128 and 0.183
+against 0.182 at d = 256."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,10 @@ class SyntheticSettings:
 
     @classmethod
     def quick(cls, seed: int = 20270) -> SyntheticSettings:
-        """Return settings for a first look: one context length and three dimensions, with draws enough to say so."""
-        return cls(seed, ENOUGH_REALISATIONS, dimensions=(256, 512, 1024), context_lengths=(MERGED_LENGTH,))
+        """Return settings for a first look: one context length, three dimensions, few draws."""
+        return cls(
+            seed, ENOUGH_REALISATIONS, dimensions=(256, 512, 1024), context_lengths=(MERGED_LENGTH,)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +139,7 @@ def merge_scores(scores: Floats) -> Floats:
 
 
 def label_counts_by_position(instance: Instance) -> list[sparse.csr_array]:
-    """Return for each position the counts (active label by token), tokens 1 to n in columns 0 to n - 1."""
+    """Return the counts of each position: a row per active label, a column per token."""
     ones = np.ones(len(instance.labels), np.float32)
     rows = instance.labels - 1
     return [
@@ -189,7 +200,9 @@ class Point:
 
     def values(self, name: str) -> Floats:
         """Return one measure of all realisations."""
-        return np.array([getattr(realisation, name) for realisation in self.realisations], np.float64)
+        return np.array(
+            [getattr(realisation, name) for realisation in self.realisations], np.float64
+        )
 
 
 def estimate_seconds(settings: SyntheticSettings, jobs: int) -> float:
@@ -197,11 +210,16 @@ def estimate_seconds(settings: SyntheticSettings, jobs: int) -> float:
     draws = []
     for h in settings.context_lengths:
         counts = label_counts_by_position(plant_instance(h, settings.seed))
-        draws += [(partial(realise, counts, d, settings.seed), settings.realisations) for d in settings.dimensions]
+        draws += [
+            (partial(realise, counts, d, settings.seed), settings.realisations)
+            for d in settings.dimensions
+        ]
     return by_draws(draws, jobs)
 
 
-def run(settings: SyntheticSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress) -> list[Point]:
+def run(
+    settings: SyntheticSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress
+) -> list[Point]:
     """Draw all realisations, on several cores.
 
     Parameters
@@ -225,7 +243,11 @@ def run(settings: SyntheticSettings, jobs: int = 2, on_progress: OnProgress = ig
     outcomes = in_parallel(realise, arguments, jobs, on_progress)
     for (d, h, _), realisation in zip(tasks, outcomes, strict=True):
         realisations.setdefault((h, d), []).append(realisation)
-    return [Point(h, d, realisations[h, d]) for h in settings.context_lengths for d in settings.dimensions]
+    return [
+        Point(h, d, realisations[h, d])
+        for h in settings.context_lengths
+        for d in settings.dimensions
+    ]
 
 
 def summary(settings: SyntheticSettings, points: Iterable[Point]) -> Row:
@@ -237,7 +259,9 @@ def summary(settings: SyntheticSettings, points: Iterable[Point]) -> Row:
         output_error.append({**_spread(point, "output_error"), "labels": "original"})
         output_error.append({**_spread(point, "merged_output_error"), "labels": "merged"})
     agreement = [{**_agreement(point, "agrees"), "labels": "original"} for point in points]
-    agreement += [{**_agreement(point, "merged_agrees"), "labels": "merged"} for point in merged_points]
+    agreement += [
+        {**_agreement(point, "merged_agrees"), "labels": "merged"} for point in merged_points
+    ]
     slopes = [_slope(points, h, settings.seed) for h in settings.context_lengths]
     return {
         "settings": asdict(settings),
@@ -305,7 +329,9 @@ def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> Row
     log_medians = np.log([np.median(values) for values in errors])
     slope = float(np.polyfit(log_d_h, log_medians, 1)[0])
     rng = generator(seed, "bootstrap", h)
-    resampled_medians = np.stack([np.median(rng.choice(values, (resamples, len(values))), axis=1) for values in errors])
+    resampled_medians = np.stack(
+        [np.median(rng.choice(values, (resamples, len(values))), axis=1) for values in errors]
+    )
     slopes = np.polyfit(log_d_h, np.log(resampled_medians), 1)[0]
     low, high = np.quantile(slopes, [0.005, 0.995]).tolist()
     return {
@@ -317,7 +343,7 @@ def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> Row
 
 
 def _ratio(point: Point, seed: int, resamples: int = 2000) -> Row:
-    """Return the merged instance's median output error divided by the original's, and its bootstrap error."""
+    """Return the ratio of median output errors, merged to original, and its bootstrap error."""
     merged = point.values("merged_output_error")
     original = point.values("output_error")
     ratio = float(np.median(merged) / np.median(original))
@@ -404,7 +430,8 @@ def _claim_limit(row: Row, *, is_enough: bool) -> Claim:
     low = row["wilson_99%"][0]
     _, error = _share(row)
     return Claim(
-        text=f"recovery tends to one, h = {row['h']}, d = {row['d']}: lower 99 % limit of agreement at least 0.985",
+        text=f"recovery tends to one, h = {row['h']}, d = {row['d']}: lower 99 % limit of "
+        "agreement at least 0.985",
         holds=low >= 0.985 if is_enough else None,
         paper="tends to 1",
         figures=f"{row['agreement']:.4f}, lower limit {low:.4f}",

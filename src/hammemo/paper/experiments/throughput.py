@@ -1,10 +1,12 @@
 """The paper's inference benchmark: state, latency of one query, and queries per second in batches.
 
-Inputs are token ids and all state is in place before timing; a measurement covers scores and the choice of a label, not
-the numbering of tokens. As in the paper: 20 batches to warm up, then 100 timed, three repeats, the median is reported.
+Inputs are token ids and all state is in place before timing; a measurement covers scores and the
+choice of a label, not the numbering of tokens. As in the paper: 20 batches to warm up, then 100
+timed, three repeats, the median is reported.
 
-The scoring functions use indexing, sums, matrix products and argmax only, so the same code runs on NumPy arrays
-(``cpu``), on torch tensors on the processor (``torch-cpu``) and on a GPU (``cuda``, timed with CUDA events).
+The scoring functions use indexing, sums, matrix products and argmax only, so the same code runs on
+NumPy arrays (``cpu``), on torch tensors on the processor (``torch-cpu``) and on a GPU (``cuda``,
+timed with CUDA events).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
@@ -47,7 +49,10 @@ PAPER = {
     "MeMo fused, d = 1024": (16.50, 20.16, 9.34, 16.37),
     "MeMo two-stage, d = 1024": (20.50, 25.31, 2.91, 3.21),
 }
-"""The paper's table, RTX 4060 Laptop GPU: state (MiB), µs a query at B = 1, million queries a second at 256, 1024."""
+"""The paper's table of an RTX 4060 Laptop GPU.
+
+State (MiB), µs per query at B = 1, and million queries per second at B = 256 and 1024.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A way to answer: its tensors, and a function of them and a batch of ids that returns labels."""
+    """A way to answer: tensors, and a function of them and of a batch of ids: the labels."""
 
     name: str
     tensors: tuple[Array, ...]
@@ -215,7 +220,7 @@ def _gpu_clock(torch: Any) -> Callable[[], float]:
 
 def require_torch() -> Any:
     """Return torch, or say what to install."""
-    with needed("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'"):
+    with explain_missing("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'"):
         import torch
     return torch
 
@@ -223,12 +228,14 @@ def require_torch() -> Any:
 def inference_table(
     methods: Iterator[Method], queries: Array, device: str = "cpu", protocol: Protocol | None = None
 ) -> list[Row]:
-    """Return a row for each method: state in MiB, µs at one query, million queries a second in batches."""
+    """Return a row per method: MiB of state, µs of one query, million queries/s in batches."""
     protocol = protocol or Protocol()
     if device not in DEVICES:
         raise ValueError(f"device={device!r} is not known: use one of {', '.join(DEVICES)}.")
     if device == "cuda" and not require_torch().cuda.is_available():
-        raise RuntimeError("torch sees no CUDA device here: use device='cpu' or device='torch-cpu'.")
+        raise RuntimeError(
+            "torch sees no CUDA device here: use device='cpu' or device='torch-cpu'."
+        )
     rows = []
     for method in methods:
         if device != "cpu" and not method.portable:
@@ -265,11 +272,11 @@ def throughput_panel(
     dimensions: Sequence[int],
     protocol: Protocol,
 ) -> list[Row]:
-    """Return MeMo's queries per second on this processor in batches of 512, for each h and d (right panel)."""
+    """Return MeMo's queries per second on this processor in batches of 512, for each h and d."""
     rows = []
     for h, (X, y) in samples.items():
         for d in dimensions:
-            method = memo_method(X, y, n_tokens, d, "fused")
+            method = memo_method(X, y, n_tokens, d, form="fused")
             duration = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol=protocol)
             rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / duration / 1e6})
     return rows
@@ -285,7 +292,7 @@ class PaperExamples(NamedTuple):
 
 
 def paper_examples(task: Task | None, *, all_queries: bool = False) -> PaperExamples:
-    """Return the examples of the paper's task at h = 8, or of Zipf tokens where there is no task."""
+    """Return the examples of the paper's task at h = 8; of Zipf tokens without a task."""
     if task is None:
         X, y = zipf_examples(100_000 if all_queries else 20_000)
         return PaperExamples(X, y, queries=X if all_queries else X[:5000], n_tokens=33_278)
@@ -302,5 +309,5 @@ def paper_methods(X: Array, y: Array, n_tokens: int, svm: Row) -> Iterator[Metho
     """Yield the methods of the paper's inference table, and the sparse table beside them."""
     yield from table_methods(X, y, n_tokens, svm)
     for d in (128, 256, 512, 1024):
-        yield memo_method(X, y, n_tokens, d, "fused")
-    yield memo_method(X, y, n_tokens, 1024, "two-stage")
+        yield memo_method(X, y, n_tokens, d, form="fused")
+    yield memo_method(X, y, n_tokens, 1024, form="two-stage")

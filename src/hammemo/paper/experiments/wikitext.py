@@ -1,17 +1,20 @@
-r"""The paper's real-data evaluation: next-token prediction on WikiText-2, restricted to the 64 most frequent targets.
+r"""The paper's real-data evaluation: prediction of the 64 most frequent tokens of WikiText-2.
 
-**Task.** Whitespace tokens and one ``<eos>`` a line. Candidates are the 64 most frequent training tokens without
-``<unk>``; a position is eligible if at least 16 tokens precede it on its line. 100,000 training, 2,000 validation and
-5,000 test positions are drawn among the eligible ones whose token is a candidate, the same for every context length.
+**Task.** Whitespace tokens and one ``<eos>`` a line. Candidates are the 64 most frequent training
+tokens without ``<unk>``; a position is eligible if at least 16 tokens precede it on its line.
+100,000 training, 2,000 validation and 5,000 test positions are drawn among the eligible ones whose
+token is a candidate, the same for every context length.
 
-**Sampling error.** The paper's sample is one draw with an unknown seed. Here the draw of positions is repeated, with
-new codebooks each time; a figure of the paper is compared with our mean over draws, in units of the standard error of
-their difference, :math:`s \sqrt{1 + 1/n}` for a standard deviation s over n draws.
+**Sampling error.** The paper's sample is one draw with an unknown seed. Here the draw of positions
+is repeated, with new codebooks each time; a figure of the paper is compared with our mean over
+draws, in units of the standard error of their difference, :math:`s \sqrt{1 + 1/n}` for a standard
+deviation s over n draws.
 
-**The whole vocabulary.** `whole_vocabulary` measures the paper's model at the size it is defined for: every token is a
-candidate. The exact classifier and MeMo learn all eligible training positions of WikiText-2 (h = 8, 33,278 labels);
-test positions are drawn without regard to their token. It reports the agreement with the exact winner where that is
-unique, top-1, top-5, the size of the state, and the seconds to learn and to answer.
+**The whole vocabulary.** `whole_vocabulary` measures the paper's model at the size it is defined
+for: every token is a candidate. The exact classifier and MeMo learn all eligible training positions
+of WikiText-2 (h = 8, 33,278 labels); test positions are drawn without regard to their token. It
+reports the agreement with the exact winner where that is unique, top-1, top-5, the size of the
+state, and the seconds to learn and to answer.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
@@ -58,7 +61,11 @@ _H = 8
 N_TARGETS = 64
 MEASURES = ("top1", "top5", "macro_f1", "agreement")
 NEIGHBOURS = (1, 5, 25)
-SVM_GRID = tuple({"alpha": alpha, "average": average} for alpha in (1e-6, 1e-5, 1e-4) for average in (False, True))
+SVM_GRID = tuple(
+    {"alpha": alpha, "average": average}
+    for alpha in (1e-6, 1e-5, 1e-4)
+    for average in (False, True)
+)
 HUB = "hf://datasets/Salesforce/wikitext/wikitext-2-v1"
 _FOLDER = "a folder with wiki.train.tokens, .valid and .test"
 _HUB_NAMES = {"train": "train", "valid": "validation", "test": "test"}
@@ -80,7 +87,10 @@ VARIANTS = {
     "suffix backoff, ties by shorter suffixes": "suffix backoff",
     "Hamming k-NN, ties by similarity": "Hamming k-NN",
 }
-"""Two methods of the table under our tie rules: the paper does not state its own, and overall frequency is closer."""
+"""Two methods of the table under our tie rules.
+
+The paper does not state its own; ties by overall frequency come closer to its figures.
+"""
 
 Lines = dict[str, list[list[str]]]
 
@@ -110,7 +120,7 @@ class TaskSettings:
 
 
 def read_folder(folder: Path) -> Lines:
-    """Return the tokens of every line of ``wiki.{train,valid,test}.tokens``, each line with its ``<eos>``."""
+    """Return the tokens of the lines of ``wiki.{train,valid,test}.tokens``, with ``<eos>``."""
     lines = {}
     for split in SPLITS:
         path = folder / f"wiki.{split}.tokens"
@@ -121,9 +131,12 @@ def read_folder(folder: Path) -> Lines:
 
 
 def read_hub(base: str = HUB) -> Lines:
-    """Return the same from the Parquet files of the Hugging Face hub, or of any other place that fsspec reaches."""
-    hub = "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow."
-    with needed(f"{hub} Or data= names {_FOLDER}."):
+    """Return the same from Parquet files of the Hugging Face hub, or where fsspec reaches."""
+    hub = (
+        "Without data= the text comes from the Hugging Face hub: pip install fsspec "
+        "huggingface-hub pyarrow."
+    )
+    with explain_missing(f"{hub} Or data= names {_FOLDER}."):
         import fsspec
         from pyarrow import parquet
     lines = {}
@@ -131,7 +144,9 @@ def read_hub(base: str = HUB) -> Lines:
         place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"
         try:
             with fsspec.open(place) as file:
-                lines[split] = line_tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+                lines[split] = line_tokens(
+                    parquet.read_table(file, columns=["text"])["text"].to_pylist()
+                )
         except Exception as error:  # every client of a hub has exceptions of its own
             raise OSError(
                 f"Without data= the text comes from {place}, which cannot be read "
@@ -147,7 +162,7 @@ def line_tokens(texts: list[str]) -> list[list[str]]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All eligible positions: the 16 tokens before each and the token there, as ids into the vocabulary."""
+    """All eligible positions: the 16 ids before each and the id there, in the vocabulary."""
 
     vocabulary: list[str]
     targets: Ints
@@ -159,7 +174,7 @@ class Task:
         return np.flatnonzero(np.isin(self.tokens[split], self.targets))
 
     def coverage(self) -> dict[str, dict[str, float]]:
-        """Return for each split the eligible positions, those with a candidate, and their share in percent."""
+        """Return for each split its eligible positions, and how many (%) have a candidate."""
         shares = {}
         for split in SPLITS:
             eligible = len(self.tokens[split])
@@ -185,7 +200,9 @@ def build_task(lines: Lines) -> Task:
         for line in lines[split]:
             for token in line:
                 ids.setdefault(token, len(ids))
-        documents = [np.fromiter(map(ids.__getitem__, line), np.int32, len(line)) for line in lines[split]]
+        documents = [
+            np.fromiter(map(ids.__getitem__, line), np.int32, len(line)) for line in lines[split]
+        ]
         contexts[split], tokens[split] = windows(documents, LONGEST)
     targets = np.array(sorted(ids[token] for token in ranked[:N_TARGETS]))
     return Task(vocabulary, targets, contexts, tokens)
@@ -217,7 +234,7 @@ def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Measures rankings of labels against the observed token and against the exact classifier's winner."""
+    """Measures rankings of labels by the observed token and by the exact classifier's winner."""
 
     observed: Array
     winners: Array
@@ -229,7 +246,8 @@ class Judge:
         """Ask the exact classifier for its winners, and where they are unique."""
         winners = []
         unambiguous = []
-        for start in range(0, len(X), 500):  # all scores of a whole vocabulary of labels would take gigabytes
+        # all scores of a whole vocabulary of labels would take gigabytes
+        for start in range(0, len(X), 500):
             scores = exact.class_scores(X[start : start + 500])
             best = np.partition(scores, -2, axis=1)[:, -2:]
             winners.append(scores.argmax(axis=1))
@@ -244,7 +262,9 @@ class Judge:
     def measures(self, ranking: Array) -> dict[str, float]:
         """Return the paper's four measures of a ranking of five labels a query, in percent."""
         first = ranking[:, 0]
-        macro = f1_score(self.observed, first, labels=self.candidates, average="macro", zero_division=0)
+        macro = f1_score(
+            self.observed, first, labels=self.candidates, average="macro", zero_division=0
+        )
         shares = {
             "top1": (first == self.observed).mean(),
             "top5": (ranking == self.observed[:, None]).any(axis=1).mean(),
@@ -255,7 +275,7 @@ class Judge:
 
 
 def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> Row:
-    """Return the measures of every method on one draw and context length, and what was chosen on validation."""
+    """Return the measures of every method on one draw and h, and what validation chose."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
@@ -305,7 +325,9 @@ def linear_svm(sample: TaskSample, h: int) -> tuple[Array, Row]:
     features = encoder.transform(X)
     valid_contexts, valid_labels = sample.split("valid", h)
     valid_features = encoder.transform(valid_contexts)
-    svms = [SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID]
+    svms = [
+        SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID
+    ]
     scores = [float(svm.score(valid_features, valid_labels)) for svm in svms]
     best = int(np.argmax(scores))  # the first among equals
     queries, _ = sample.split("test", h)
@@ -318,10 +340,14 @@ def choose_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
     X, y = sample.split("train", h)
     valid_contexts, valid_labels = sample.split("valid", h)
     models = [HammingNeighbors(k, ties="frequency").fit(X, y) for k in NEIGHBOURS]
-    return max(models, key=lambda model: float((model.predict(valid_contexts) == valid_labels).mean()))
+    return max(
+        models, key=lambda model: float((model.predict(valid_contexts) == valid_labels).mean())
+    )
 
 
-def run(task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress) -> list[Row]:
+def run(
+    task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgress = ignore_progress
+) -> list[Row]:
     """Return `evaluate` of every draw and context length, computed on several cores."""
     samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
     arguments = [
@@ -334,7 +360,10 @@ def run(task: Task, settings: TaskSettings, jobs: int = 2, on_progress: OnProgre
 
 
 def summary(task: Task, settings: TaskSettings, outcomes: list[Row]) -> Row:
-    """Return all figures as plain numbers: per draw, over draws, and beside the paper's where samples are as large."""
+    """Return all figures as plain numbers: per draw, over draws, and beside the paper's.
+
+    Beside the paper's only where samples are as large as its own.
+    """
     has_paper_sizes = settings.sizes == TaskSettings.sizes
     methods = outcomes[0]["rows"]
     table = []
@@ -371,6 +400,7 @@ def _over_draws(h: int, method: str, rows: list[dict[str, float]], *, beside_pap
 def whole_vocabulary(
     task: Task,
     dimensions: tuple[int, ...] = (1024, 4096),
+    *,
     n_train: int | None = None,
     n_test: int = 5000,
     seed: int = 20270,
@@ -383,7 +413,9 @@ def whole_vocabulary(
     places = rng.choice(len(task.tokens["test"]), n_test, replace=False)
     queries = task.contexts["test"][places, LONGEST - _H :]
     observed = task.tokens["test"][places]
-    models: dict[str, MemoryClassifier] = {"exact": MemoryClassifier("positional", memory=Exact(), vote="sum")}
+    models: dict[str, MemoryClassifier] = {
+        "exact": MemoryClassifier("positional", memory=Exact(), vote="sum")
+    }
     for d in dimensions:
         models[f"MeMo, d = {d}"] = MeMoClassifier(d, random_state=seed)
     classes = np.arange(len(task.vocabulary))
@@ -417,9 +449,13 @@ def whole_vocabulary(
 
 
 def _state_bytes(model: MemoryClassifier) -> int:
-    """Return what answering needs: the canonical counts, or in float32 the projected codes, C and Z."""
+    """Return what answering needs: the canonical counts, or projected codes, C and Z (float32)."""
     if not isinstance(model, MeMoClassifier):
         return model.memory_.nbytes
     codes = model.memory_.codes
-    n_numbers = len(model.memory_.input_codes.rows) * codes.d_h + model.memory_.C.size + len(model.classes_) * codes.d
+    n_numbers = (
+        len(model.memory_.input_codes.rows) * codes.d_h
+        + model.memory_.C.size
+        + len(model.classes_) * codes.d
+    )
     return int(4 * n_numbers)
