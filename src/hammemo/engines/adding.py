@@ -28,7 +28,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.segment_files import SegmentFacts, open_segment
-from hammemo.memories.exact import Segment, SiteRows, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact import Segment, SiteRows, View, add_rows, arrays_in_use, rank_before
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ class Adder:
         high = len(names[0]) if stop is None else rank_before(names[0], stop)
         inner = self._pieces(runs, names, low, high)
         pieces = [self._summed(runs, names, *ends) for ends in pairwise(inner)]
-        rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
-        return used_arrays(rows, *names, packed=packed)
+        rows = [SiteRows.join([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
+        return arrays_in_use(rows, *names, packed=packed)
 
     def _names(self, runs: Runs) -> Names:
         """Return the tokens and the labels of runs; the last answer is kept, as a band is needed many times."""
@@ -176,8 +176,8 @@ class Adder:
                 total.append(held[k].pop())
                 fresh += len(total[-1][1].counts)
                 if not held[k] or fresh >= most:  # no more at a time than can be added in this process
-                    total, fresh = [(1, _narrowed(added_rows(total, len(site), *map(len, names))))], 0
-            summed.append(total[0][1] if total else added_rows([], len(site), *map(len, names)))
+                    total, fresh = [(1, _narrowed(add_rows(total, len(site), *map(len, names))))], 0
+            summed.append(total[0][1] if total else add_rows([], len(site), *map(len, names)))
         return summed
 
 

@@ -187,7 +187,7 @@ class Machines:
                 "segments= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
                 "without Bag and Together."
             )
-        table = sample.terms.added_up()
+        table = sample.terms.add_up()
         cuts = [table.vocabulary.at(edge) for edge in even_edges(table, segments)[1:-1].tolist()]
         folder = temporary_folder() if self.out_is_address else os.path.abspath(os.fspath(self.out or ""))
         return SegmentsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))

@@ -160,7 +160,7 @@ class SegmentsJob:
             theirs = stored_empties(StoredArrays(segment.arrays), segment.label_counts, len(empties))
             empties = [own.plus(other) for own, other in zip(empties, theirs, strict=True)]
         held = [opened(self.folder, segment, sites) for segment in segments if segment.rows]
-        return SignedSum.of_segments(sites, held, counts, empties)
+        return SignedSum.from_segments(sites, held, counts, empties)
 
     def delete_runs(self) -> None:
         """Delete all runs: the segments hold what they held."""
