@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def counted(X: NDArray[Any], y: NDArray[Any]) -> CountTable:
     """Return the counts of each column, by label."""
     examples = Examples.of_arrays(X, y, np.ones(len(y), np.int64))
-    return CountTable.of(examples, PositionalHamming().resolve(X.shape[1]))
+    return CountTable.from_examples(examples, PositionalHamming().resolve(X.shape[1]))
 
 
 def grouped(database: Any) -> None:

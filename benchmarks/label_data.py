@@ -119,7 +119,7 @@ class TwoReaders:
         reader, table = memory.compile(), memory.table()
         live = reader.rows.live_table() if isinstance(reader, SparseCounts) else None
         assert live is not None
-        return cls(model, live, reader, SparseCounts(SignedSum.of(table), memory.declared, static=True))
+        return cls(model, live, reader, SparseCounts(SignedSum.from_table(table), memory.declared, static=True))
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
         """Return what answers from one of the readers."""

@@ -58,7 +58,8 @@ class InBulk(Exact):
         return False
 
     def make_reader(self) -> SparseCounts:
-        return SparseCounts(SignedSum.of(self.table()), self.declared, static=True)  # later edits do not reach it
+        table = SignedSum.from_table(self.table())  # later edits do not reach it
+        return SparseCounts(table, self.declared, static=True)
 
 
 class HalfApplies(InBulk):
@@ -70,8 +71,8 @@ class HalfApplies(InBulk):
             return
         stored = vars(self.signed_sum)  # other versions share it
         for label in examples.labels:
-            table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self.signed_sum.changed_by(table, sign))
+            table = CountTable.from_examples(examples.only(type(examples.labels).of([label])), self.sites)
+            changed = vars(self.signed_sum.edit_in_bulk(table, sign))
             stored.clear()
             stored.update(changed)
 
@@ -80,7 +81,7 @@ class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        changed = self.signed_sum.changed_by(CountTable.of(examples, self.sites), sign)
+        changed = self.signed_sum.edit_in_bulk(CountTable.from_examples(examples, self.sites), sign)
         vars(self.signed_sum).clear()
         vars(self.signed_sum).update(vars(changed))
 
@@ -97,7 +98,7 @@ class MergeForgetsLabels(Exact):
     """Takes over the counts of labels that it knows already."""
 
     def add_state(self, other: Any, sign: int) -> None:
-        if sign < 0 or not len(self.observed().labels):
+        if sign < 0 or not len(self.count_labels().labels):
             super().add_state(other, sign)
 
 
@@ -107,7 +108,7 @@ class RemembersTheFirst(Exact):
     _first: int = 0
 
     def update(self, examples: Examples, sign: int) -> None:
-        if not len(self.observed().labels):
+        if not len(self.count_labels().labels):
             tokens = [*examples.contexts.vocabulary, None]
             self._first = sum(map(ord, repr([tokens[rank] for rank in examples.contexts.ranks[0]])))
         super().update(examples, sign)
@@ -155,10 +156,10 @@ class IgnoresAnArray(Exact):
 class KeepsIdleLabels(Exact):
     def update(self, examples: Examples, sign: int) -> None:
         super().update(examples, sign)
-        self.observed()
+        self.count_labels()
 
-    def observed(self) -> LabelCounts:
-        counts = super().observed()
+    def count_labels(self) -> LabelCounts:
+        counts = super().count_labels()
         self.ever = getattr(self, "ever", counts.labels).union(counts.labels)
         totals = np.zeros(len(self.ever), np.int64)
         totals[self.ever.find(counts.labels)] = counts.counts

@@ -57,8 +57,8 @@ class OwnMemory(Exact):
         self.note = note
 
     def compile(self, form: str | None = None, vocabulary: Any = None, threads: int = 1) -> Any:
-        arrays, description = super().compile(form, vocabulary, threads).stored()
-        return OwnCounts.restored(self.frame(), StoredArrays(arrays), description)
+        arrays, description = super().compile(form, vocabulary, threads).pack()
+        return OwnCounts.from_packed(self.frame(), StoredArrays(arrays), description)
 
 
 class OwnSketch(Hashed):

@@ -355,7 +355,7 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     examples = read_rows(clf, X[:60], y[:60], clf.state, np.arange(60) % 3).examples()
     assert holds_trees(clf.state.cells, clf.sites_)
     by_leaf = table_of_trees(clf.state.cells, examples, clf.sites_)
-    of_cells = CountTable.of(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
+    of_cells = CountTable.from_examples(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
     labels = of_cells.label_counts.labels
     assert by_leaf.label_counts.labels == labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
@@ -393,7 +393,7 @@ def test_rows_of_an_edit_are_counted_one_by_one_or_at_leaves(n: int) -> None:
     model: Any = MemoryClassifier().fit(X, y)
     by_leaf = model.memory_.snapshot()
     examples = read_rows(model, more, labels, model.state).examples()
-    by_leaf.signed_sum = by_leaf.signed_sum.changed_by(table_of_trees(model.state.cells, examples, model.sites_), 1)
+    by_leaf.signed_sum = by_leaf.signed_sum.edit_in_bulk(table_of_trees(model.state.cells, examples, model.sites_), 1)
     edited = model.snapshot().partial_fit(more, labels, choose=False)
     assert edited.memory_.state_bytes() == by_leaf.state_bytes()
     assert edited.forget(more, labels).memory_.state_bytes() == model.memory_.state_bytes()

@@ -482,7 +482,7 @@ def test_exceptions_stay_ours_beside_other_packages_made_with_nanobind() -> None
         "memory.add(Examples.of(np.zeros((9, 2), int), np.arange(9)))\n"
         "_native.fail_allocation(0)\n"
         "try:\n"
-        "    Live.of(memory.signed_sum.total)\n"
+        "    Live.from_table(memory.signed_sum.total)\n"
         "except MemoryError:\n"
         "    print('MemoryError')\n"
         "_native.fail_allocation(-1)\n"

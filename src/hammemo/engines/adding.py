@@ -29,7 +29,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.segment_files import SegmentFacts, open_segment
-from hammemo.memories.exact import Segment, SiteRows, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact import Segment, SiteRows, View, add_rows, arrays_in_use, rank_before
 from hammemo.tokens.vocabulary import Token, Vocabulary
 
 if TYPE_CHECKING:
@@ -146,10 +146,10 @@ class Adder:
             for start, end in pairwise(self._pieces(runs, names, low, high))
         ]
         rows = [
-            SiteRows.joined([piece[site] for piece in pieces])
+            SiteRows.join([piece[site] for piece in pieces])
             for site in range(len(self.sites.positions))
         ]
-        return used_arrays(rows, tokens, labels, packed=packed)
+        return arrays_in_use(rows, tokens, labels, packed=packed)
 
     def _names(self, runs: Runs) -> Names:
         """Return the tokens and the labels of runs; the last answer is kept for the next range."""
@@ -221,9 +221,9 @@ class Adder:
                 n_fresh += len(total[-1][1].counts)
                 # no more at a time than can be added in this process
                 if not waiting or n_fresh >= most:
-                    total = [(1, _narrow(added_rows(total, width, n_tokens, n_labels)))]
+                    total = [(1, _narrow(add_rows(total, width, n_tokens, n_labels)))]
                     n_fresh = 0
-            sums.append(total[0][1] if total else added_rows([], width, n_tokens, n_labels))
+            sums.append(total[0][1] if total else add_rows([], width, n_tokens, n_labels))
         return sums
 
 

@@ -220,7 +220,7 @@ class Machines:
                 "segments= cuts an exact table of sites with positions: use memory='exact' or "
                 "'tiered', and a kernel without Bag and Together."
             )
-        table = sample.terms.added_up()
+        table = sample.terms.add_up()
         cuts = [table.vocabulary.at(edge) for edge in even_edges(table, segments)[1:-1].tolist()]
         if self.out_is_address:
             folder = temporary_folder()

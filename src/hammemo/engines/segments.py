@@ -196,7 +196,7 @@ class SegmentsJob:
                 for total, counts in zip(empty_counts, counts_of_run, strict=True)
             ]
         mapped = [opened(self.folder, facts, sites) for facts in segments if facts.rows]
-        return SignedSum.of_segments(sites, mapped, label_counts, empty_counts)
+        return SignedSum.from_segments(sites, mapped, label_counts, empty_counts)
 
     def delete_runs(self) -> None:
         """Delete all runs: the segments hold what they held."""

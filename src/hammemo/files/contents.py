@@ -209,7 +209,7 @@ def _predictor_parts(model: Predictor) -> Parts:
             f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the methods stored and "
             "restored."
         ) from None
-    arrays, description = compiled.stored()
+    arrays, description = compiled.pack()
     vote = descriptions.part_description("vote", model.vote)
     about: dict[str, Any] = {"kind": "predictor", "class": name, "description": description, "vote": vote}
     about |= descriptions.common_entries(model.sites, model.label_dtype_, model.cells)
@@ -269,7 +269,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
     elif isinstance(memory, InSegments):
         opened = partial(folders.stored_segments, folder, about["segments"], sites, verify=verify)
-        restore_in_segments(memory, arrays, sites, seed, declared, opened)
+        restore_in_segments(memory, arrays, sites, seed=seed, declared=declared, open_terms=opened)
     else:
         raise ValueError("its memory is not of a kind that is stored in segments")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
@@ -405,7 +405,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
         vote.restore(fitted, sites)
     stored = StoredArrays(arrays, trusted=not verify)
     frame = Frame.from_arrays(sites, stored)
-    compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
+    compiled = cls.from_packed(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
     compiled.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     return Predictor(

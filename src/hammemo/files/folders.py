@@ -85,7 +85,7 @@ def _is_edit(signed: SignedSegment) -> bool:
 
 def _of_files(table: SignedSum, files: Sequence[SignedSegment]) -> SignedSum:
     """Return the same table, which these files make up."""
-    return SignedSum.of_segments(table.sites, files, table.label_counts, table.empties)
+    return SignedSum.from_segments(table.sites, files, table.label_counts, table.empties)
 
 
 def cut(
@@ -219,7 +219,7 @@ def _added_up(sites: Sites, segments: Sequence[Segment]) -> CountTable:
     """Return one table with the counts of whole tables that are kept as segments."""
     counts = reduce(LabelCounts.plus, [segment.label_counts for segment in segments])
     none = (LabelCounts(),) * len(sites.positions)
-    bare = SignedSum.of_segments(sites, [SignedSegment(segment, 1) for segment in segments], counts, none)
+    bare = SignedSum.from_segments(sites, [SignedSegment(segment, 1) for segment in segments], counts, none)
     return replace(bare.total, label_counts=counts)
 
 
@@ -235,7 +235,7 @@ def stored_segments(
     facts = [SegmentFacts.of(one) for one in described]
     empties = stored_empties(stored, all_labels, len(sites.positions))
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
-    return SignedSum.of_segments(sites, files, all_labels.positive(), empties)
+    return SignedSum.from_segments(sites, files, all_labels.positive(), empties)
 
 
 def delete_others(folder: str, table: SignedSum) -> None:

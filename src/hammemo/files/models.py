@@ -182,7 +182,7 @@ def _save_folder(model: MemoryClassifier, folder: str, notes: Notes, segments: i
             refuse_to_undo(model, head)
         now = model.now()
         memory: InSegments = now.memory_
-        write_head(now, folders.write_segments(memory.terms.added_up(), folder, segments), folder, notes, owner=model)
+        write_head(now, folders.write_segments(memory.terms.add_up(), folder, segments), folder, notes, owner=model)
 
 
 def write_head(model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes, owner: Any) -> None:

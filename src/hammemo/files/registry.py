@@ -6,7 +6,7 @@ with the names of the classes that were passed as ``load(path, trust=[Windowed])
 asks for it, and a file cannot choose among all that happens to be imported.
 
 A class of another package must keep the contract of its base: parameters that are plain values or other parts, and
-`state` and `restore` (of a compiled form, `stored` and `restored`) that undo each other and check what they are given.
+`state` and `restore` (of a compiled form, `pack` and `from_packed`) that undo each other and check what they are given.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ contract. They replace the values of attributes and never change what those hold
 - `make_reader` and, for serving, `compile`;
 - `state_arrays` and `restore_arrays`: what is stored, as named arrays, and the way back;
 - `layout`, extended by all that must agree, and `undecided`, where the first examples settle a part of it;
-- `update_one` and `observed_labels`, where one example, or the labels alone, can be had faster.
+- `update_one` and `find_labels`, where one example, or the labels alone, can be had faster.
 """
 
 from __future__ import annotations
@@ -305,11 +305,11 @@ class Memory(Versioned, BaseEstimator, ABC):
     def labels(self) -> Vocabulary:
         """Observed and declared labels, in canonical order."""
         version = self.now()
-        return version.observed_labels().union(version.declared)
+        return version.find_labels().union(version.declared)
 
-    def observed_labels(self) -> Vocabulary:
+    def find_labels(self) -> Vocabulary:
         """Return the labels that have examples."""
-        return self.observed().labels
+        return self.count_labels().labels
 
     @property
     def label_counts(self) -> Ints:
@@ -333,7 +333,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     def frame(self) -> Frame:
         """Return the sites, the labels and their counts as they are now."""
         version = self.now()
-        observed = version.observed()
+        observed = version.count_labels()
         labels = observed.labels.union(version.declared)
         return Frame(version.sites, labels, observed.counts_for(labels))
 
@@ -408,7 +408,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Add the state of a memory of this layout or, with sign -1, subtract it: all of it, or none and an error."""
 
     @abstractmethod
-    def observed(self) -> LabelCounts:
+    def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
 
     @abstractmethod

@@ -131,7 +131,7 @@ class Reader(ABC):
             raise NotImplementedError(f"{type(self).__name__} has no site_scores.")
         return SiteScores.exact(weights[:, None] * self.site_counts(contexts)[:, :, columns])
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+    def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position.
 
         1 means seen and 0 never, for certain; -1 that the reader cannot tell, as a sketch in general cannot.
@@ -226,7 +226,7 @@ class Reader(ABC):
         """
         return self.with_rule(rule())
 
-    def restricted(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
+    def restrict(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
         """Return a reader, in memory, that answers these contexts the same: this one, unless its rows lie in segments.
 
         With `times` it also says what a mixture must know of all rows.
@@ -253,12 +253,12 @@ class Compiled(Reader):
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""
 
     @abstractmethod
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs besides the frame: named arrays and a small description, fit for JSON."""
 
     @classmethod
     @abstractmethod
-    def restored(
+    def from_packed(
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> Compiled:
-        """Return the compiled form that `stored` described, or raise ValueError: all of it is checked first."""
+        """Return the compiled form that `pack` described, or raise ValueError: all of it is checked first."""

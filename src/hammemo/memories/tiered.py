@@ -217,14 +217,14 @@ class Tiered(InSegments):
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
         """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""
-        observed = self.observed()
+        observed = self.count_labels()
         for k, (counted, empty) in enumerate(zip(self.sketch_.site_totals(), empties, strict=True)):
             if not np.array_equal(counted, observed.counts - empty.counts_for(observed.labels)):
                 raise ValueError(f"its sketch has not counted the examples of its table at site {k}")
 
-    def observed(self) -> LabelCounts:
+    def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
-        return self.exact_.observed()
+        return self.exact_.count_labels()
 
     def state_arrays(self) -> dict[str, Array]:
         """Return the arrays of both tiers."""
@@ -260,9 +260,9 @@ class TieredTables(Compiled):
         """Return the exact rows of counts."""
         return self._exact.site_counts(contexts)
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+    def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
-        return self._exact.seen(tokens)
+        return self._exact.has_seen(tokens)
 
     def with_rule(self, rule: RowRule) -> Ranker:
         """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
@@ -280,31 +280,31 @@ class TieredTables(Compiled):
             answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
         return answers
 
-    def restricted(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
-        """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restricted`."""
-        return TieredTables(self._sketch, self._exact.restricted(contexts, times=times))
+    def restrict(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
+        """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restrict`."""
+        return TieredTables(self._sketch, self._exact.restrict(contexts, times=times))
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tiers = (("sketch", self._sketch.tensors()), ("exact", self._exact.tensors()))
         return {f"{name}.{part}": array for name, arrays in tiers for part, array in arrays.items()}
 
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs: the arrays and descriptions of both tiers."""
-        (sketch, about_sketch), (exact, about_exact) = self._sketch.stored(), self._exact.stored()
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs: the arrays and descriptions of both tiers."""
+        (sketch, about_sketch), (exact, about_exact) = self._sketch.pack(), self._exact.pack()
         arrays = {f"sketch.{name}": array for name, array in sketch.items()}
         arrays |= {f"exact.{name}": array for name, array in exact.items()}
         return arrays, {"key": about_sketch["key"], "sketch": about_sketch, "exact": about_exact}
 
     @classmethod
-    def restored(
+    def from_packed(
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> TieredTables:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
+        """Return the compiled form with these arrays, checked: undo `pack`."""
         sketch, exact = description.get("sketch"), description.get("exact")
         if not isinstance(sketch, dict) or not isinstance(exact, dict) or sketch.get("key") != description.get("key"):
             raise ValueError("the tiers are not described")
         return cls(
-            HashedTables.restored(frame, stored.part("sketch"), sketch, key),
-            SparseCounts.restored(frame, stored.part("exact"), exact),
+            HashedTables.from_packed(frame, stored.part("sketch"), sketch, key),
+            SparseCounts.from_packed(frame, stored.part("exact"), exact),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.exact import MAX_DENSE_LABELS, CountTable, DenseCounts, SparseCounts, applied, dense_values
+from hammemo.memories.exact import MAX_DENSE_LABELS, CountTable, DenseCounts, SparseCounts, apply_rule, dense_values
 from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable import graph as parts
@@ -209,7 +209,7 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: Array, list
         values = dense_values(rule, counts, starts)
         head = _head([values[span] for span in spans], None, 1.0, rule.base, None, constants)
     else:
-        gains, losses = applied(rule, counts, starts)
+        gains, losses = apply_rule(rule, counts, starts)
         return Graph(sites.h, known, constants, finder, _ratio_sums(rule, gains, losses, spans, constants), classes)
     return Graph(sites.h, known, constants, finder, head, classes)
 

@@ -54,7 +54,7 @@ values = st.sampled_from([0, 1, 2, 5, 10**9, NO_TOKEN])
 def test_a_batch_is_counted_as_row_by_row(rows: list[Any], labels: list[int], often: bool) -> None:
     X, y = np.array(rows, np.int64), np.array(labels[: len(rows)])
     times = np.arange(1, len(rows) + 1) if often else np.ones(len(rows), np.int64)
-    assert entries(CountTable.of(Examples.of(X, y, times), SITES)) == plain(X, y, times)
+    assert entries(CountTable.from_examples(Examples.of(X, y, times), SITES)) == plain(X, y, times)
 
 
 @pytest.mark.parametrize("often", [False, True])
@@ -64,10 +64,10 @@ def test_tuples_of_more_than_63_bits(often: bool) -> None:
     X, y = rng.integers(0, 500, (3000, H)), rng.integers(0, 3, 3000)
     X[rng.random(X.shape) < 0.05] = NO_TOKEN
     times = rng.integers(1, 4, 3000) if often else np.ones(3000, np.int64)
-    assert entries(CountTable.of(Examples.of(X, y, times), SITES)) == plain(X, y, times)
+    assert entries(CountTable.from_examples(Examples.of(X, y, times), SITES)) == plain(X, y, times)
 
 
 def test_no_rows_and_rows_without_tokens() -> None:
-    assert not entries(CountTable.of(Examples.of(np.empty((0, H), np.int64), []), SITES))
+    assert not entries(CountTable.from_examples(Examples.of(np.empty((0, H), np.int64), []), SITES))
     nothing = np.full((4, H), NO_TOKEN)
-    assert not entries(CountTable.of(Examples.of(nothing, [1, 1, 0, 2]), SITES))
+    assert not entries(CountTable.from_examples(Examples.of(nothing, [1, 1, 0, 2]), SITES))

@@ -149,7 +149,7 @@ def test_many_small_removals_keep_short_stacks_and_the_state(sites: Sites) -> No
 
 @given(held=batches, asked=batches)
 def test_counts_at_are_those_of_the_difference(held: Any, asked: Any) -> None:
-    table, other = CountTable.of(examples(held), TUPLES), CountTable.of(examples(asked), TUPLES)
+    table, other = CountTable.from_examples(examples(held), TUPLES), CountTable.from_examples(examples(asked), TUPLES)
     both = table.plus(other)
     assert (both.counts_at(other) == table.counts_at(other) + other.entry_counts).all()
     assert (table.counts_at(table) == table.entry_counts).all()

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from contract_checks.batches import examples
 from hammemo import NO_TOKEN, NotStoredError, _native, memories
 from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
-from hammemo.memories.exact.live.live import Steps
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks
@@ -57,7 +57,7 @@ def assert_same(live: memories.Exact, plain: Exact, queries: list[list[Any]]) ->
     contexts, weights = Contexts.of(as_array(queries)), live.sites.weights
     np.testing.assert_array_equal(ours.scores(contexts, weights), theirs.scores(contexts, weights))
     np.testing.assert_array_equal(ours.site_counts(contexts), theirs.site_counts(contexts))
-    np.testing.assert_array_equal(ours.seen(contexts.vocabulary), theirs.seen(contexts.vocabulary))
+    np.testing.assert_array_equal(ours.has_seen(contexts.vocabulary), theirs.has_seen(contexts.vocabulary))
     n_labels = len(ours.labels)
     if not n_labels:
         return
@@ -201,7 +201,7 @@ def test_labels_that_come_late_take_their_place(labels: list[Any], n_first: int)
         numbers.insert(label)
     used = np.ones(len(numbers), bool)
     used[1::3] = False
-    vocabulary, named = numbers.named(used)
+    vocabulary, named = numbers.select(used)
     assert list(vocabulary) == list(Vocabulary.of([numbers.token(int(n)) for n in np.flatnonzero(used)]))
     assert [numbers.token(int(n)) for n in named] == list(vocabulary)
 

@@ -36,11 +36,11 @@ def padded(data: Any) -> Any:
 @settings(max_examples=60, deadline=None)
 def test_rows_come_back_and_both_write_the_same_bytes(rows: Any) -> None:
     arrays = as_arrays(rows)
-    data, ends = packed.packed_rows(*arrays)
-    again = twin.packed_rows(*arrays)
+    data, ends = packed.pack_rows(*arrays)
+    again = twin.pack_rows(*arrays)
     n_labels = int(arrays[1].max(initial=0)) + 1
     starts = np.concatenate([[0], ends])[: len(ends)]
-    found = [way.unpacked_rows(padded(data), starts, ends, n_labels) for way in (packed, twin)]
+    found = [way.unpack_rows(padded(data), starts, ends, n_labels) for way in (packed, twin)]
     assert (bytes(data), ends.tolist()) == (bytes(again[0]), again[1].tolist())
     for read in found:
         for expected, own in zip(arrays, read, strict=True):
@@ -59,24 +59,24 @@ def outcome(function: Any, *given: Any) -> Any:
 def test_damaged_rows_are_refused_by_both_or_read_alike(data: Any) -> None:
     rows = data.draw(rows_of_gaps.filter(len))
     arrays = as_arrays(rows[:1])
-    row = bytearray(packed.packed_rows(*arrays)[0].tobytes())
+    row = bytearray(packed.pack_rows(*arrays)[0].tobytes())
     for _ in range(data.draw(st.integers(0, 3))):
         row[data.draw(st.integers(0, len(row) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(row)))
     row = row[:cut] if data.draw(st.booleans()) else row
     given = padded(row), np.array([0]), np.array([len(row)]), data.draw(st.sampled_from([1, 50, 2**31]))
-    assert outcome(packed.unpacked_rows, *given) == outcome(twin.unpacked_rows, *given)
+    assert outcome(packed.unpack_rows, *given) == outcome(twin.unpack_rows, *given)
 
 
 @pytest.mark.parametrize(
     ("starts", "stops"), [([0], [99]), ([-1], [2]), ([3], [2]), ([0], [12])], ids=["end", "start", "order", "padding"]
 )
 def test_a_row_outside_is_refused(starts: Any, stops: Any) -> None:
-    data, ends = packed.packed_rows(np.array([1]), np.array([3]), np.array([2]))
+    data, ends = packed.pack_rows(np.array([1]), np.array([3]), np.array([2]))
     given = padded(data), np.array(starts), np.array(stops), 9
     for way in (packed, twin):
-        assert outcome(way.unpacked_rows, *given) == "refused"
-    assert outcome(packed.unpacked_rows, padded(data), np.array([0]), ends, 9) == [[1], [3], [2]]
+        assert outcome(way.unpack_rows, *given) == "refused"
+    assert outcome(packed.unpack_rows, padded(data), np.array([0]), ends, 9) == [[1], [3], [2]]
 
 
 def test_what_cannot_be_packed_is_refused_by_compiled_code() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from contract_checks.batches import examples
 from hammemo import NotStoredError, _native, memories
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
-from hammemo.memories.exact.live.live import mean_rule
 from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.rules import mean_rule
 from hammemo.memories.exact.reader import RuleRanker, SparseCounts
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.tokens.contexts import Contexts, Examples
@@ -33,7 +33,7 @@ WEIGHTS = [-1.0, -0.3, 0.0, 0.1, 0.5, 1.0, 3.0]
 
 def oracle(memory: memories.Exact) -> SparseCounts:
     """Return the reader that makes all scores."""
-    return SparseCounts(SignedSum.of(memory.table()), memory.declared, static=True)
+    return SparseCounts(SignedSum.from_table(memory.table()), memory.declared, static=True)
 
 
 def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
@@ -70,12 +70,12 @@ def assert_same(memory: memories.Exact, vote: Vote, queries: list[list[Any]]) ->
             continue
         expected = plain.leaders(contexts, k)
         np.testing.assert_array_equal(fast.leaders(contexts, k), expected)
-        columns, sure = ours.rows._rule_columns(contexts, rule, k)
+        columns, sure = ours.rows._columns_by_rule(contexts, rule, k)
         np.testing.assert_array_equal(columns[sure], expected[sure])
         n_unsure += int((~sure).sum())
     single = fast.single()
     assert single is not None
-    from_top = ours.rows.shared_single(fast._shared) if isinstance(fast, RuleRanker) and fast._shared else single
+    from_top = ours.rows.single_by_rule(fast._shared) if isinstance(fast, RuleRanker) and fast._shared else single
     for query, column in zip(queries, plain.winners(contexts).tolist(), strict=True):
         assert single(query) in (-1, column)
         assert from_top is None or from_top(query) in (-1, column)

@@ -35,7 +35,7 @@ LABELS = ["k", "b", "q", "a", "z", "m", 3]
 
 
 def table_of(rows: list[tuple[list[Any], Any, int]], sites: Sites) -> CountTable:
-    return CountTable.of(examples(rows), sites)
+    return CountTable.from_examples(examples(rows), sites)
 
 
 ROW = st.tuples(st.tuples(*[st.sampled_from(TOKENS)] * H).map(list), st.sampled_from(LABELS), st.integers(1, 300))
@@ -77,14 +77,14 @@ def test_compiled_code_reads_what_numpy_reads(
     per_site = np.zeros((len(asked), len(sites.positions), len(labels)))
     for k, site in enumerate(sites.positions):
         tuples = ranks[:, list(site)]
-        plain, read = segments._added(k, tuples, columns), segments.site_rows(k, tuples, columns)
+        plain, read = segments._add_in_numpy(k, tuples, columns), segments.site_rows(k, tuples, columns)
         assert plain.lengths.tolist() == read.lengths.tolist()
         assert plain.labels.tolist() == read.labels.tolist()
         assert plain.counts.tolist() == read.counts.tolist()
         unsigned = np.zeros((len(asked), len(labels)), np.int64)
         for segment, sign, _ in segments.segments:
             alone = SegmentSet(sites, [SignedSegment(segment, 1)])
-            own = alone._added(k, contexts.ranks_in(alone.vocabulary)[:, list(site)], alone.columns_in(labels))
+            own = alone._add_in_numpy(k, contexts.ranks_in(alone.vocabulary)[:, list(site)], alone.columns_in(labels))
             np.add.at(unsigned, (np.repeat(np.arange(len(asked)), own.lengths), own.labels), sign * own.counts)
         per_site[:, k] = unsigned
     starts = np.zeros(len(asked) * len(sites.positions) + 1, np.int64)
@@ -98,7 +98,7 @@ def test_compiled_code_reads_what_numpy_reads(
     weights = np.ascontiguousarray(sites.weights, np.float64)
     np.testing.assert_array_equal(segments.sums(ranks, weights, [given_extra], columns), expected)
     for divisor in (np.array([7.0]), np.arange(1.0, len(labels) + 1)):
-        found = segments.winners(ranks, weights, [given_extra], columns, divisor)
+        found = segments.winners(ranks, weights, extras=[given_extra], columns=columns, divisor=divisor)
         assert found.tolist() == (expected / divisor).argmax(axis=1).tolist()
 
 
@@ -140,7 +140,7 @@ def test_long_rows_are_read_like_short_ones(packed: bool) -> None:
     for row, label in zip(X.tolist(), y.tolist(), strict=True):
         for k, token in enumerate(row):
             truth[k, token, label] = truth.get((k, token, label), 0) + 1
-    segment = Segment(sites, table_arrays(CountTable.of(Examples.of(X, y), sites), packed=packed))
+    segment = Segment(sites, table_arrays(CountTable.from_examples(Examples.of(X, y), sites), packed=packed))
     segments = SegmentSet(sites, [SignedSegment(segment, 1)])
     labels = segments.labels.ints.tolist()
     ranks = np.array([[token] * H for token in range(3) for _ in labels])
@@ -182,7 +182,7 @@ def test_crafted_segments_are_refused_or_read_within_their_bounds(
     rng = np.random.default_rng(seed)
     sites = kernel.resolve(H)
     X = rng.integers(0, 9, (300, H))
-    table = CountTable.of(Examples.of(X, X[:, 0] * 7 % 23), sites)
+    table = CountTable.from_examples(Examples.of(X, X[:, 0] * 7 % 23), sites)
     arrays = {k: np.array(v) for k, v in table_arrays(table, packed=packed).items()}
     victim = arrays[name].reshape(-1)
     places = rng.integers(0, len(victim), 1 if few else rng.integers(1, 1 + len(victim)))
@@ -192,7 +192,7 @@ def test_crafted_segments_are_refused_or_read_within_their_bounds(
     weights = np.ones(len(sites.positions))
     columns = Columns(None, len(segments.labels))
     questions: list[Any] = [
-        lambda: segments.winners(ranks, weights, [], columns, np.ones(1)),
+        lambda: segments.winners(ranks, weights, extras=[], columns=columns, divisor=np.ones(1)),
         lambda: segments.sums(ranks, weights, [], columns),
         lambda: segments.counts(ranks, rng.integers(-1, 30, 40)),
         *(
@@ -205,13 +205,14 @@ def test_crafted_segments_are_refused_or_read_within_their_bounds(
             found = ask()
             assert not hasattr(found, "labels") or found.labels.max(initial=0) < columns.n
     sound = SegmentSet(
-        sites, [SignedSegment(Segment(sites, table_arrays(CountTable.of(Examples.of(X, X[:, 0]), sites))), 1)]
+        sites,
+        [SignedSegment(Segment(sites, table_arrays(CountTable.from_examples(Examples.of(X, X[:, 0]), sites))), 1)],
     )
     columns = sound.columns_in(sound.labels)
     again = sound.sums(ranks, weights, [], columns)
     plain = np.zeros_like(again)
     for k, site in enumerate(sites.positions):
-        own = sound._added(k, ranks[:, list(site)], columns)
+        own = sound._add_in_numpy(k, ranks[:, list(site)], columns)
         np.add.at(plain, (np.repeat(np.arange(40), own.lengths), own.labels), own.counts)
     np.testing.assert_array_equal(again, plain)  # a question that failed leaves nothing behind
 
@@ -223,7 +224,8 @@ def test_many_threads_open_and_read_one_set(tmp_path: Path) -> None:
     X = rng.integers(0, 60, (4000, H))
     facts = [
         write_segment(
-            str(tmp_path / f"segment-{n}.safetensors"), table_arrays(CountTable.of(Examples.of(own, own[:, 0]), sites))
+            str(tmp_path / f"segment-{n}.safetensors"),
+            table_arrays(CountTable.from_examples(Examples.of(own, own[:, 0]), sites)),
         )
         for n, own in enumerate(np.array_split(X[X[:, 0].argsort()], 4))
     ]
@@ -236,7 +238,7 @@ def test_many_threads_open_and_read_one_set(tmp_path: Path) -> None:
             found = [one.result() for one in jobs]
         plain = np.zeros((50, columns.n))
         for k, site in enumerate(sites.positions):
-            own = segments._added(k, asked[:, list(site)], columns)
+            own = segments._add_in_numpy(k, asked[:, list(site)], columns)
             np.add.at(plain, (np.repeat(np.arange(50), own.lengths), own.labels), own.counts)
         assert plain.any()
         for one in found:

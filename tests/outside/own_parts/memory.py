@@ -70,7 +70,7 @@ class Tallied(Memory):
                 raise NotStoredError(f"Label {label!r} would have too few examples left. Nothing was changed.")
         self._counts, self._labels = changed, left  # last of all: until here nothing has changed
 
-    def observed(self) -> LabelCounts:
+    def count_labels(self) -> LabelCounts:
         """Return how many examples each label has."""
         return self._labels
 
@@ -132,14 +132,14 @@ class TalliedRows(Compiled):
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that count for the size."""
-        return {name: array for name, array in self.stored()[0].items() if array.size}
+        return {name: array for name, array in self.pack()[0].items() if array.size}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def pack(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the counts as sorted arrays, and no description."""
         return as_arrays(self._counts, self.sites, self.labels), {}
 
     @classmethod
-    def restored(
+    def from_packed(
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> TalliedRows:
         """Return what was stored, checked."""

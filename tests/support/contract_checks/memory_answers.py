@@ -75,12 +75,12 @@ def a_snapshot_does_not_change(subject: Subject, batch: Batch, after: Batch) -> 
     memory = subject.learnt(batch)
     snapshot, before = memory.snapshot(), memory.state_bytes()
     forms = [reader for reader in subject.readers(memory) if isinstance(reader, Compiled)]
-    stored = [{name: array.copy() for name, array in form.stored()[0].items()} for form in forms]
+    stored = [{name: array.copy() for name, array in form.pack()[0].items()} for form in forms]
     memory.add(examples(after))
     memory.remove(examples(batch))
     require_same_bytes(snapshot, before)
     for form, arrays in zip(forms, stored, strict=True):
-        for name, array in form.stored()[0].items():
+        for name, array in form.pack()[0].items():
             require_equal(array, arrays[name], f"{name} of {type(form).__name__}")
     edited = memory.state_bytes()
     snapshot.add(examples(after))
@@ -98,7 +98,7 @@ def _answers(reader: Reader, contexts: Contexts, sites: Sites) -> dict[str, NDAr
         "site_scores": reader.site_scores(contexts, weights, columns).values,
         "winners": reader.winners(contexts, weights, divisor),
         "leaders": reader.leaders(contexts, weights, divisor, 2),
-        "seen": reader.seen(Vocabulary.of(TOKENS[:-1])),
+        "seen": reader.has_seen(Vocabulary.of(TOKENS[:-1])),
     }
     if reader.has_bounds:
         answers["low"], answers["high"] = reader.bounds(contexts, weights)
@@ -123,18 +123,18 @@ def compiled_forms_give_the_memory_s_scores(subject: Subject, batch: Batch, aske
 
 @promise("a compiled form that was stored and restored gives the same scores")
 def compiled_forms_come_back(subject: Subject, batch: Batch, asked: Batch) -> None:
-    """Check `stored` and `restored`."""
+    """Check `pack` and `from_packed`."""
     memory, contexts, weights = subject.learnt(batch), queries(asked), subject.sites.weights
     memory.declare(Vocabulary.of(["maybe"]))
     for compiled in subject.compiled(memory):
-        arrays, description = compiled.stored()
+        arrays, description = compiled.pack()
         for trusted in (False, True):
             stored = StoredArrays(arrays, trusted=trusted)
-            again = type(compiled).restored(memory.frame(), stored, description, getattr(memory, "key", None))
+            again = type(compiled).from_packed(memory.frame(), stored, description, getattr(memory, "key", None))
             stored.finish()
             require_equal(again.scores(contexts, weights), compiled.scores(contexts, weights), "scores")
             require(again.row_width == compiled.row_width, f"row_width is {again.row_width}, not {compiled.row_width}")
-            require(again.stored()[0].keys() == arrays.keys(), "it would be stored with other arrays")
+            require(again.pack()[0].keys() == arrays.keys(), "it would be stored with other arrays")
 
 
 @promise("an unknown compiled form is refused, and the error names the known ones")
@@ -284,11 +284,11 @@ def seen_is_true(subject: Subject, batch: Batch, taken: Batch) -> None:
     held = {row[0][r] for row in batch for site in subject.sites.positions if _full(row[0], site) for r in site}
     truth = np.array([token in held for token in tokens], np.int8)
     for reader in subject.readers(memory):
-        said = reader.seen(tokens)
+        said = reader.has_seen(tokens)
         require_equal(said[said >= 0], truth[said >= 0], f"what {type(reader).__name__} says of {list(tokens)}")
     if isinstance(memory, Exact):
         for reader in (memory.reader(), memory.compile()):
-            require((reader.seen(tokens) >= 0).all(), "exact counts say that they cannot tell")
+            require((reader.has_seen(tokens) >= 0).all(), "exact counts say that they cannot tell")
 
 
 def _full(context: list[Any], site: tuple[int, ...]) -> bool:

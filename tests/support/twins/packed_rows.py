@@ -21,7 +21,7 @@ _NUMBER_LIMIT: Final = 2**55
 """Gaps, and counts less one, are below it."""
 
 
-def packed_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uint8], Ints]:
+def pack_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uint8], Ints]:
     """Return rows packed one after the other, without what comes after the last, and where each ends."""
     packed, ends, first = bytearray(), [], 0
     for length in lengths.tolist():
@@ -32,7 +32,7 @@ def packed_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.u
     return np.frombuffer(bytes(packed), np.uint8), np.array(ends, np.int64)
 
 
-def unpacked_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
+def unpack_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
     """Return the lengths of rows, and their labels and counts one after the other; refuse what cannot be a row."""
     lengths, labels, counts = list[int](), list[int](), list[int]()
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):

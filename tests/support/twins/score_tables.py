@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.memories.exact.score_table import summed
+from hammemo.memories.exact.score_table import sum_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def scores(whole: WholeTable, contexts: Contexts, n_sites: int) -> Floats:
     rows = [
         np.where((found := known.find(ranks[:, list(site)])) >= 0, found + start, -1) for site, known, start in of_sites
     ]
-    return summed(np.array(rows, np.int64).reshape(n_sites, len(ranks)).T, whole.values, whole.base)
+    return sum_rows(np.array(rows, np.int64).reshape(n_sites, len(ranks)).T, whole.values, whole.base)
 
 
 def from_leaves(ranker: TreeRanker, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:

@@ -1,18 +1,29 @@
 """The exact memory: sparse counts of every (site, token, label).
 
-`table` is the table of counts as a value; `live` keeps one that is edited row by row, and `segments` what lies in
-files. `memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing
-deeper.
+`table` is the table of counts as a value; `live` keeps one that is edited row by row, and
+`segments` what lies in files. `memory` holds a sum of them, and readers answer from it. Other
+packages import what is listed here and nothing deeper.
 """
 
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
 from hammemo.memories.exact.memory import Exact, InSegments, head_state, restore_in_segments
-from hammemo.memories.exact.reader import DenseCounts, SparseCounts, columns_in, token_rows, with_free_rows
-from hammemo.memories.exact.rows import Entries, applied
-from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker, WholeTable, dense_values
-from hammemo.memories.exact.segments.entries import SiteRows, added_rows, entries_in
-from hammemo.memories.exact.segments.segment import PAGE, Segment, table_arrays, used_arrays
+from hammemo.memories.exact.reader import (
+    DenseCounts,
+    SparseCounts,
+    columns_in,
+    token_rows,
+    with_free_rows,
+)
+from hammemo.memories.exact.rows import Entries, apply_rule
+from hammemo.memories.exact.score_table import (
+    MAX_DENSE_LABELS,
+    TreeRanker,
+    WholeTable,
+    dense_values,
+)
+from hammemo.memories.exact.segments.entries import SiteRows, add_rows, entries_in
+from hammemo.memories.exact.segments.segment import PAGE, Segment, arrays_in_use, table_arrays
 from hammemo.memories.exact.segments.set import SignedSegment, View
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
@@ -35,8 +46,9 @@ __all__ = [
     "TreeRanker",
     "View",
     "WholeTable",
-    "added_rows",
-    "applied",
+    "add_rows",
+    "apply_rule",
+    "arrays_in_use",
     "columns_in",
     "dense_values",
     "entries_in",
@@ -45,6 +57,5 @@ __all__ = [
     "restore_in_segments",
     "table_arrays",
     "token_rows",
-    "used_arrays",
     "with_free_rows",
 ]

@@ -1,18 +1,20 @@
-r"""The exact memory: the count table itself, and with it the classifier that all sketches are measured against.
+r"""The exact memory: the count table itself, the measure of all sketches.
 
-What is stored is a sum of signed terms (:mod:`hammemo.memories.exact.sum`): tables in memory, a live table, or the
-files of a folder. How it is kept changes nothing that can be seen: the state is the sum, in canonical form.
+What is stored is a sum of signed terms (:mod:`hammemo.memories.exact.sum`): tables in memory, a
+live table, or the files of a folder. How it is kept changes nothing that can be seen: the state is
+the sum, in canonical form.
 
-To make a live table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first.
-Without the compiled code everything is done in bulk.
+To make a live table costs as much as some tens of small streams in bulk, so a few of these are
+learned in bulk first. Without the compiled code everything is done in bulk.
 
-Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory of its own inside,
-which counts derived examples.
+Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory
+of its own inside, which counts derived examples.
 
-`InSegments` is what `Exact` and a memory around it have in common: one table of exact counts, which may lie in the
-files of a folder, and perhaps more beside it, which is small and stays in memory. The files hold the rows of the table;
-all else of the state is in the head of the folder. What writes, reads or learns a folder asks for the table and for
-what is beside it, and need not know which memory this is.
+`InSegments` is what `Exact` and a memory around it have in common: one table of exact counts, which
+may lie in the files of a folder, and perhaps more beside it, which is small and stays in memory.
+The files hold the rows of the table; all else of the state is in the head of the folder. What
+writes, reads or learns a folder asks for the table and for what is beside it, and need not know
+which memory this is.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="InSegments")
 
 SMALL_STREAMS_IN_BULK: Final = 16
-"""How many small streams, one after another, are learnt in bulk before the table is made live."""
+"""How many small streams, one after another, are learned in bulk before the table is made live."""
 
 
 class InSegments(Memory):
@@ -71,11 +73,11 @@ class InSegments(Memory):
 
     @abstractmethod
     def companion_arrays(self) -> dict[str, Array]:
-        """Return what the state has beside the labels and the table, under the names that it has there."""
+        """Return the state beside the labels and the table, under the names that it has there."""
 
     @abstractmethod
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store what a table in segments has counted, and what is beside it, in place of all that is stored."""
+        """Replace all that is stored by a table in segments and what is beside it."""
 
     @abstractmethod
     def with_empty_table(self: Self) -> Self:
@@ -83,9 +85,12 @@ class InSegments(Memory):
 
     @abstractmethod
     def restore_terms(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
+        self,
+        all_labels: LabelCounts,
+        stored: StoredArrays,
+        open_terms: Callable[[LabelCounts, StoredArrays], SignedSum],
     ) -> None:
-        """Take a state whose table lies in segments; `opened` as in `restore_in_segments`."""
+        """Take a state whose table lies in segments; `open_terms` as in `restore_in_segments`."""
 
     @property
     @abstractmethod
@@ -103,12 +108,16 @@ class InSegments(Memory):
         version = self.now()
         if version.segmented is None:
             return super().state_digest()
-        known, state, prefix = head_state(version, {}), SumState(version.segmented, version.labels), self.table_prefix
-        specs = {name: Spec(array.dtype, array.shape) for name, array in known.items()}
+        prefix = self.table_prefix
+        head = head_state(version, {})
+        state = SumState(version.segmented, version.labels)
+        specs = {name: Spec(array.dtype, array.shape) for name, array in head.items()}
         specs |= {f"{prefix}{name}": spec for name, spec in state.specs().items()}
-        digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
+        layout = json.dumps(version.layout())
+        digest = hashlib.blake2b(file_start(specs, {"layout": layout}), digest_size=32)
         for name in file_order(specs):
-            for piece in [known[name]] if name in known else state.pieces(name.removeprefix(prefix)):
+            pieces = [head[name]] if name in head else state.pieces(name.removeprefix(prefix))
+            for piece in pieces:
                 digest.update(np.ascontiguousarray(piece, specs[name].dtype).data)
         return digest.hexdigest()
 
@@ -116,8 +125,8 @@ class InSegments(Memory):
 class Exact(InSegments):
     """Exact, sparse counts of every (site, token, label); the size grows with the distinct entries.
 
-    It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
-    vocabulary and label, the layout of the paper's exact baseline.
+    It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position,
+    token of the vocabulary and label, the layout of the paper's exact baseline.
 
     Examples
     --------
@@ -134,12 +143,14 @@ class Exact(InSegments):
     free_tables: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
     _small_streams: int = 0
-    """How many small streams were learnt one after another."""
+    """How many small streams were learned one after another."""
 
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
+        """Replace all that is stored at sites with positions by a table in segments."""
         if companion is not None:
-            raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
+            raise ValueError(
+                f"An exact memory keeps nothing beside its table, and {companion!r} was given."
+            )
         self.edited(lambda memory: setattr(memory, "signed_sum", stored))
 
     @property
@@ -150,43 +161,52 @@ class Exact(InSegments):
     def with_empty_table(self) -> Exact:
         """Return a memory with an empty table; what sites without a position have counted stays."""
         version = self.snapshot()
-        version.signed_sum = SignedSum.of(CountTable.empty(self.sites))
+        version.signed_sum = SignedSum.from_table(CountTable.empty(self.sites))
         return version
 
     def update(self, examples: Examples, sign: int) -> None:
-        """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
-        self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
+        """Add examples or remove them; `NotStoredError` says that a count would be negative."""
+        self._change_free(
+            lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign)
+        )
         if self._takes_rows(len(examples)):
-            self.signed_sum = self.signed_sum.changed(examples, sign)
+            self.signed_sum = self.signed_sum.edit_rows(examples, sign)
         else:
-            self.signed_sum = self.signed_sum.changed_by(CountTable.of(examples, self.sites), sign)
+            self.signed_sum = self.signed_sum.edit_in_bulk(
+                CountTable.from_examples(examples, self.sites), sign
+            )
 
     def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
-        """Add rows with numbers, or remove them: many rows that trees cut are counted at their leaves."""
+        """Add rows with numbers, or remove them: many rows are counted at the leaves of trees."""
         n = len(examples)
         if not holds_trees(cells, self.sites):
             super().update_cells(cells, examples, sign)
         elif self._takes_rows(n) or n <= self.signed_sum.n_examples // MIN_TIMES_LARGER:
-            # a table of the leaves costs as much as the trees are large, so it does not pay for few rows
+            # a table of the leaves costs as much as the trees are large: too much for few rows
             for part in row_pieces(n, cells.h):
                 rows = examples.rows(np.arange(n)[part]).with_used_labels()
-                self.signed_sum = self.signed_sum.changed(cells.counted(rows), sign)
+                self.signed_sum = self.signed_sum.edit_rows(cells.counted(rows), sign)
         else:
-            self.signed_sum = self.signed_sum.changed_by(table_of_trees(cells, examples, self.sites), sign)
+            table = table_of_trees(cells, examples, self.sites)
+            self.signed_sum = self.signed_sum.edit_in_bulk(table, sign)
 
     def _takes_rows(self, n_examples: int) -> bool:
         """Return whether this many examples are edited row by row."""
         return self.signed_sum.takes_rows(n_examples)
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
-        """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
+        """Add one example `by` times or, below zero, remove it: in microseconds."""
         if not self.free_tables:
-            self.signed_sum = self.signed_sum.changed_by_one(tokens, label, by)
+            self.signed_sum = self.signed_sum.edit_one(tokens, label, by)
         else:
             super().update_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Add the windows of a stream: in bulk, unless it is small beside a live table, or the next of many small."""
+        """Add the windows of a stream in bulk, or row by row.
+
+        Row by row is faster where a stream is small beside a live table, or the next of many small
+        ones.
+        """
         sites = self.sites.without_head()
         for block in blocks:
             n = len(block.targets())
@@ -195,12 +215,15 @@ class Exact(InSegments):
             if is_edited and not self.signed_sum.in_folder and self._takes_rows(n):
                 super().update_from_blocks([block], labels)
                 continue
-            examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
+            examples = block.examples(sites.h)
+            if labels is not None:
+                examples = examples.only(labels)
             self._change_free(partial(_count_derived, examples))
-            self.signed_sum = self.signed_sum.changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
+            table = replace(CountTable.from_examples(examples, sites), sites=self.sites)
+            self.signed_sum = self.signed_sum.edit_in_bulk(table, 1)
 
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
-        """Change the tables of the sites without a position: each in a version of its own, which replaces the old."""
+        """Change the tables of free sites: each in a new version, which replaces the old."""
         changed = []
         for inner, site in zip(self.free_tables, tabled(self.sites), strict=True):
             version = inner.snapshot()
@@ -211,24 +234,26 @@ class Exact(InSegments):
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
         version = self.now()
-        version.signed_sum = version.signed_sum.kept_once()
+        version.signed_sum = version.signed_sum.keep_once()
         for inner in version.free_tables:
             inner.reader()
         return super(Exact, version).reader()
 
     def make_reader(self) -> SparseCounts:
-        """Return what answers from the counts; from those of files, read from the disk as needed."""
+        """Return what answers from the counts; those of files are read from the disk as needed."""
         reader = SparseCounts(self.signed_sum, self.declared)
         reader.free = tuple(cast("SparseCounts", inner.reader()) for inner in self.free_tables)
         return reader
 
     def static_reader(self) -> Reader:
-        """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
+        """Return a reader of the table as it is, without making a live table of it."""
         version = self.now()
         if version.signed_sum.is_live or version.signed_sum.in_folder:
             return version.reader()
         reader = SparseCounts(version.signed_sum, version.declared, static=True)
-        reader.free = tuple(cast("SparseCounts", inner.static_reader()) for inner in version.free_tables)
+        reader.free = tuple(
+            cast("SparseCounts", inner.static_reader()) for inner in version.free_tables
+        )
         return reader
 
     def compile(
@@ -237,56 +262,64 @@ class Exact(InSegments):
         vocabulary: Vocabulary | None = None,
         threads: int = 1,  # noqa: ARG002
     ) -> SparseCounts | DenseCounts:
-        """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
+        """Return the counts as a ``"sparse"`` or a ``"dense"`` table.
+
+        The dense one has rows for `vocabulary`.
+        """
         if form in (None, "sparse"):
             return self.now().make_reader()
         if self.sites.free:
             raise ValueError("A dense table has no sites without a position: compile to 'sparse'.")
         if form == "dense":
-            return DenseCounts.of(self.table(), self.frame(), vocabulary)
+            return DenseCounts.from_table(self.table(), self.frame(), vocabulary)
         raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
 
     def clear(self) -> None:
         """Hold nothing."""
-        self.signed_sum = SignedSum.of(CountTable.empty(self.sites))
+        self.signed_sum = SignedSum.from_table(CountTable.empty(self.sites))
         self.free_tables = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
+        """Take a state; one that is mapped from a file stays there and is read when needed."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self.signed_sum = SignedSum.of(table, on_disk=stored.trusted)
+        self.signed_sum = SignedSum.from_table(table, on_disk=stored.trusted)
         self._restore_free(stored)
 
     def restore_terms(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
+        self,
+        all_labels: LabelCounts,
+        stored: StoredArrays,
+        open_terms: Callable[[LabelCounts, StoredArrays], SignedSum],
     ) -> None:
         """Take a state whose table lies in segments."""
-        self.signed_sum = opened(all_labels, stored)
+        self.signed_sum = open_terms(all_labels, stored)
         self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
         parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
-        self.free_tables = tuple(Exact().restored_inside(part, self.seed) for part in parts)
+        self.free_tables = tuple(Exact().restore_alone(part, self.seed) for part in parts)
 
-    def restored_inside(self, stored: StoredArrays, seed: int) -> Exact:
+    def restore_alone(self, stored: StoredArrays, seed: int) -> Exact:
         """Return the table of a site without a position, which has labels of its own."""
         frame = free_frame(stored)
-        self.sites, self.seed, self.declared = ONE_TOKEN, seed, Vocabulary()
+        self.sites = ONE_TOKEN
+        self.seed = seed
+        self.declared = Vocabulary()
         self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
         return self
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
-        theirs = dict(zip(tabled(self.sites), other.free_tables, strict=True))
-        self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
+        other_tables = dict(zip(tabled(self.sites), other.free_tables, strict=True))
+        self._change_free(lambda inner, site: inner.add_state(other_tables[site], sign))
         self.signed_sum = self.signed_sum.plus(other.signed_sum, sign)
 
-    def observed(self) -> LabelCounts:
-        """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
+    def count_labels(self) -> LabelCounts:
+        """Return the labels that have examples, and how many, without adding up the rows."""
         return self.signed_sum.label_counts
 
-    def observed_labels(self) -> Vocabulary:
-        """Return the labels that have examples: of a live table, or one in a folder, without counting all."""
+    def find_labels(self) -> Vocabulary:
+        """Return the labels that have examples, without counting all where that is possible."""
         return self.signed_sum.labels
 
     def state_arrays(self) -> dict[str, Array]:
@@ -295,12 +328,15 @@ class Exact(InSegments):
 
     def companion_arrays(self) -> dict[str, Array]:
         """Return the canonical arrays of the sites without a position."""
-        named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self.free_tables)]
-        return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
+        return {
+            f"free.{k}.{name}": array
+            for k, inner in enumerate(self.free_tables)
+            for name, array in inner.state().items()
+        }
 
     @property
     def nbytes(self) -> int:
-        """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
+        """Size of the canonical form in bytes, without names; in a folder, of rows and entries."""
         stored = self.signed_sum
         if not stored.in_folder:
             return super().nbytes
@@ -308,7 +344,7 @@ class Exact(InSegments):
 
 
 def head_state(memory: InSegments, table: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the state with other arrays in place of the table: in a head, what its segments do not say."""
+    """Return the state with other arrays in place of the table: what a head holds."""
     version = memory.now()
     named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
     return {**version.frame().arrays(), **version.companion_arrays(), **named}
@@ -318,21 +354,23 @@ def restore_in_segments(
     memory: InSegments,
     state: Mapping[str, Array],
     sites: Sites,
+    *,
     seed: int,
     declared: Array,
-    opened: Callable[[LabelCounts, StoredArrays], SignedSum],
+    open_terms: Callable[[LabelCounts, StoredArrays], SignedSum],
 ) -> None:
     """Start with a table in segments and what `head_state` returned, checked.
 
-    `opened` returns the table, given the labels and its arrays of the head.
+    `open_terms` returns the table, given the labels and its arrays of the head.
     """
 
     def take(memory: InSegments, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        memory.restore_terms(all_labels, stored, opened)
+        memory.restore_terms(all_labels, stored, open_terms)
 
-    memory.restore_stored(StoredArrays(state), sites, seed, declared, take)
+    memory.restore_stored(StoredArrays(state), sites, seed, declared, restore_arrays=take)
 
 
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
     """Add to the table of a site without a position, in bulk."""
-    inner.signed_sum = inner.signed_sum.changed_by(CountTable.of(derived_examples(examples, site), inner.sites), 1)
+    table = CountTable.from_examples(derived_examples(examples, site), inner.sites)
+    inner.signed_sum = inner.signed_sum.edit_in_bulk(table, 1)

@@ -2,25 +2,26 @@ r"""What answers queries from exact counts: the rows of a sum of tables, or a ta
 
 .. math:: \texttt{scores}(q, w)_c = \sum_k w_k \, N_{k,c}(q_k)
 
-Sums of whole numbers below 2^53 are exact in float64, so with whole-number weights the scores are exact.
+Sums of whole numbers below 2^53 are exact in float64, so with whole-number weights the scores are
+exact.
 
-Sites without a position as rows of counts, one for each free site, for votes that read one row a site.
-
-A context reads several rows of a free site: one for each distinct token among its last places. Added up, with a
-larger weight for nearer tokens, they are one row: with :math:`d_t` the distance of token t from the end,
+A site without a position is read as one row (`FreeRows`), for votes that read one row a site. Its
+tables have several rows for a context, one for each distinct token among its last places. Added up,
+with a larger weight for nearer tokens, they are one: with :math:`d_t` the distance of token t from
+the end,
 
 .. math:: n_{k,c}(q) = \sum_{t} N_k(t, c) / d_t
 
-for ``bag`` and ``together``; for ``copy`` label c has :math:`1 / d_c`, and for ``recent`` as many as there are of it
-among the last places. The tables hold whole numbers: weights apply when they are read. In weighted sums a free site has
-the weight 1; a log-linear vote fits weights to it as to every other site.
-
-All labels are added up: there is no way yet to find the best ones from the top of such rows.
+for ``bag`` and ``together``; for ``copy`` label c has :math:`1 / d_c`, and for ``recent`` as many
+as there are of it among the last places. The tables hold whole numbers: weights apply when they are
+read. In weighted sums a free site has the weight 1; a log-linear vote fits weights to it as to
+every other site. All labels are added up: there is no way yet to find the best ones from the top of
+such rows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,15 +29,16 @@ from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, Places, distinct_places, tabled
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, rows_of_columns
 from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
-from hammemo.memories.exact.rows import Rows, SharedWeightRule, TableRows, applied
+from hammemo.memories.exact.rows import Rows, SharedWeightRule, TableRows, apply_rule
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
     DenseRanker,
+    RowValues,
     ScoreTable,
     TreeRanker,
     WholeTable,
     dense_values,
-    summed,
+    sum_rows,
 )
 from hammemo.memories.exact.segments.rows import FileRows
 from hammemo.memories.exact.sum import SignedSum
@@ -63,8 +65,10 @@ if TYPE_CHECKING:
 
 
 MOST_SINGLE_VALUES: Final = 2**24
-"""Numbers of dense rows that a predictor makes beside a live table: 128 MiB. A round figure, not the result of a trial:
-it bounds what a predictor takes beyond its table, and tables of some million rows stay below it."""
+"""Numbers of dense rows that a predictor makes beside a live table: 128 MiB.
+
+A round figure, not the result of a trial: it bounds what a predictor takes beyond its table, and
+tables of some million rows stay below it."""
 
 
 class SparseCounts(Compiled):
@@ -89,14 +93,17 @@ class SparseCounts(Compiled):
     """The readers of the tables of sites without a position."""
 
     count_histogram: Ints | None = None
-    """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4, and more, in all rows.
+    """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4,
+    and more, in all rows.
 
     Shapes: (S, 6)."""
 
     known_static_tables: Any = None
     """A cache of the mixture vote: tables for reading single entries."""
 
-    def __init__(self, stored: SignedSum, declared: Vocabulary | None = None, *, static: bool = False) -> None:
+    def __init__(
+        self, stored: SignedSum, declared: Vocabulary | None = None, *, static: bool = False
+    ) -> None:
         self._stored = stored
         self.declared = Vocabulary() if declared is None else declared
         self.sites = stored.sites
@@ -104,8 +111,14 @@ class SparseCounts(Compiled):
 
     def __getstate__(self) -> dict[str, Any]:
         stored = self.rows.stored
-        kept = {name: getattr(self, name) for name in ("declared", "sites", "free", "count_histogram")}
-        return {**kept, "_stored": SignedSum.of(stored.total) if stored.is_live else stored, "_static": self._static}
+        return {
+            "declared": self.declared,
+            "sites": self.sites,
+            "free": self.free,
+            "count_histogram": self.count_histogram,
+            "_stored": SignedSum.from_table(stored.total) if stored.is_live else stored,
+            "_static": self._static,
+        }
 
     @cached_property
     def labels(self) -> Vocabulary:  # type: ignore[override]
@@ -146,23 +159,27 @@ class SparseCounts(Compiled):
         return self.rows.scores(contexts, weights)
 
     def site_counts(self, contexts: Contexts) -> Floats:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        """Return the row of counts that each site of each context reads, else zeros: (m, S, L)."""
         return self.rows.site_counts(contexts)
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
-        return self.rows.seen(tokens).astype(np.int8)
+    def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it where it is compared: 1 or 0."""
+        return self.rows.has_seen(tokens).astype(np.int8)
 
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
-        """Return the column of the highest score over `divisor` of each context, the first one among equals."""
-        found = self.rows.leaders(contexts, weights, divisor, 1) if len(self.labels) else None
-        return super().winners(contexts, weights, divisor) if found is None else found[:, 0]
+        """Return the column of the highest score over `divisor`, the first one among equals."""
+        columns = self.rows.leaders(contexts, weights, divisor, 1) if len(self.labels) else None
+        if columns is None:
+            return super().winners(contexts, weights, divisor)
+        return columns[:, 0]
 
     def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
-        """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
+        """Return the columns of the k highest scores over `divisor`, equals in column order."""
         k = min(k, len(self.labels))
-        found = self.rows.leaders(contexts, weights, divisor, k)
-        return super().leaders(contexts, weights, divisor, k) if found is None else found
+        columns = self.rows.leaders(contexts, weights, divisor, k)
+        if columns is None:
+            return super().leaders(contexts, weights, divisor, k)
+        return columns
 
     def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights."""
@@ -172,65 +189,83 @@ class SparseCounts(Compiled):
         """Return what ranks labels by this function of the rows."""
         return RuleRanker(self.rows, lambda: rule)
 
-    def with_shared_weights(self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]) -> Ranker:
-        """Return what ranks by a rule whose weights all labels share: from the top of the rows, where it can."""
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]
+    ) -> Ranker:
+        """Return what ranks by a rule whose weights all labels share.
+
+        Where it can, it answers from the top of the rows.
+        """
         return RuleRanker(self.rows, rule, SharedWeightRule(smoothing, weights))
 
-    def restricted(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
-        """Return a reader, in memory, of the rows that these contexts read: to them it answers the same.
+    def restrict(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
+        """Return a reader, in memory, of the rows that these contexts read.
 
-        With `times` it also says what a mixture must know of all rows (`count_histogram`): they are gone through once.
+        It answers to them as this one does. With `times` it also says what a mixture must know of
+        all rows (`count_histogram`): they are gone through once.
         """
         table = self.rows.table_of(contexts)
         if table is None:
             return self
-        reader = SparseCounts(SignedSum.of(table), self.declared, static=True)
+        reader = SparseCounts(SignedSum.from_table(table), self.declared, static=True)
         reader.free = self.free
         if times:
-            found = np.zeros((len(self.sites.positions), 6), np.int64)
-            for k, own in self._stored.all_rows():
-                found[k] += np.bincount(np.minimum(own.counts, 5), minlength=6)
-            reader.count_histogram = found
+            histogram = np.zeros((len(self.sites.positions), 6), np.int64)
+            for site, rows in self._stored.all_rows():
+                histogram[site] += np.bincount(np.minimum(rows.counts, 5), minlength=6)
+            reader.count_histogram = histogram
         return reader
 
     def tensors(self) -> dict[str, Array]:
-        """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
+        """Return the canonical arrays that prediction needs: all but the vocabulary."""
         arrays = self.table.arrays_for(self.labels)
         return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
 
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs: the tables in their narrow canonical form, and no description."""
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs: the tables in canonical form, and no description."""
         arrays = self.table.arrays_for(self.labels)
         for k, reader in enumerate(self.free):
-            own = {**reader.frame.arrays(), **reader.stored()[0]}
-            arrays |= {f"free.{k}.{name}": array for name, array in own.items()}
+            tables, _ = reader.pack()
+            free_arrays = {**reader.frame.arrays(), **tables}
+            arrays |= {f"free.{k}.{name}": array for name, array in free_arrays.items()}
         return arrays, {}
 
     @classmethod
-    def restored(
+    def from_packed(
         cls,
         frame: Frame,
         stored: StoredArrays,
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
     ) -> SparseCounts:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
+        """Return the compiled form with these arrays, checked: undo `pack`."""
         _expect_no_description(description)
-        table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
-        table = table if stored.trusted else table.without_idle_labels()
-        reader = cls(SignedSum.of(table, on_disk=stored.trusted), frame.labels.keep(frame.label_counts == 0))
+        all_labels = LabelCounts(frame.labels, frame.label_counts)
+        table = CountTable.from_arrays(frame.sites, all_labels, stored)
+        if not stored.trusted:
+            table = table.without_idle_labels()
+        declared = frame.labels.keep(frame.label_counts == 0)
+        reader = cls(SignedSum.from_table(table, on_disk=stored.trusted), declared)
         parts = [stored.part(f"free.{k}") for k in range(len(tabled(frame.sites)))]
-        reader.free = tuple(cls.restored(free_frame(part), part, {}) for part in parts)
+        reader.free = tuple(cls.from_packed(free_frame(part), part, {}) for part in parts)
         return reader
 
 
-class RuleRanker(RowRanker, DenseRanker):
-    """A rule applied to rows: to all rows of a table once, or to those that each batch of queries reads.
+class AppliedRule(NamedTuple):
+    """What a rule says of rows: gains as sparse as the counts, and the losses of each row."""
 
-    With few labels rows are dense (:mod:`hammemo.memories.exact.score_table`). With many, entries have sparse gains,
-    and a row one loss for each amount of smoothing. Where all labels share
-    the weights, the best labels may be found without it, from the top of the rows of a live table; what is not sure
-    then, because scores are nearly equal, is decided by the scores of all labels.
+    counts: sparse.csr_array
+    gains: sparse.csr_array
+    losses: Floats
+
+
+class RuleRanker(RowRanker, DenseRanker):
+    """A rule applied to rows: to all of a table once, or to those that each batch reads.
+
+    With few labels rows are dense (:mod:`hammemo.memories.exact.score_table`). With many, entries
+    have sparse gains, and a row one loss for each amount of smoothing. Where all labels share the
+    weights, the best labels may be found without it, from the top of the rows of a live table; what
+    is not sure then, because scores are nearly equal, is decided by the scores of all labels.
 
     Parameters
     ----------
@@ -241,11 +276,14 @@ class RuleRanker(RowRanker, DenseRanker):
         The same rule, where all labels share its weights.
     """
 
-    def __init__(self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeightRule | None = None) -> None:
-        super().__init__(rows.site_counts, rule, 1, len(rows.labels))  # of a query only its scores are dense
+    def __init__(
+        self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeightRule | None = None
+    ) -> None:
+        # one row a query: only its scores are dense
+        super().__init__(rows.site_counts, rule, 1, len(rows.labels))
         self._rows = rows
         self._shared = shared
-        self._applied: tuple[sparse.csr_array, sparse.csr_array, Floats] | None = None
+        self._applied: AppliedRule | None = None
         self._budget: CompileBudget | None = None
         self._has_paid = False
         self._of_cells: tuple[Cells, Ranker] | None = None
@@ -254,15 +292,22 @@ class RuleRanker(RowRanker, DenseRanker):
         """Return the rule's score of each context and label."""
         if self.n_labels > MAX_DENSE_LABELS:
             return self._sparse_scores(contexts)
-        return self._table.scores(contexts) if self.pays(len(contexts)) else summed(*self.read_values(contexts))
+        if self.pays(len(contexts)):
+            return self._table.scores(contexts)
+        read = self.read_values(contexts)
+        return sum_rows(read.rows, read.values, read.base)
 
     def pays(self, n_contexts: int) -> bool:
-        """Return whether this many contexts more pay for the values of all rows; they are counted as asked."""
+        """Return whether this many contexts more pay for the values of all rows.
+
+        Each call counts its contexts as asked.
+        """
         rows = self._rows.whole
         if self._has_paid or rows is None or not self.n_labels:
             return self._has_paid
         if self._budget is None:
-            self._budget = CompileBudget(ENTRIES_A_CALL, ENTRIES_A_SITE * len(rows.stored.sites.positions))
+            per_context = ENTRIES_A_SITE * len(rows.stored.sites.positions)
+            self._budget = CompileBudget(ENTRIES_A_CALL, per_context)
         self._has_paid = self._budget.pays(n_contexts, rows.stored.n_entries)
         self._budget.spend(n_contexts)
         return self._has_paid
@@ -280,49 +325,58 @@ class RuleRanker(RowRanker, DenseRanker):
         self._has_paid = True
         return ScoreTable(whole, whole.table.sites.h, len(whole.table.sites.positions))
 
-    def read_values(self, contexts: Contexts) -> tuple[Ints, Floats, Floats]:
-        """Return the row that each site of each context reads, the values of these rows, and the base."""
+    def read_values(self, contexts: Contexts) -> RowValues:
+        """Return the rows that contexts read, with their values."""
         rows, counts, starts = self._rows.read(contexts)
-        return rows, dense_values(self._rule, counts, starts), self._rule.base
+        return RowValues(rows, dense_values(self._rule, counts, starts), self._rule.base)
 
     def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
-        """Return what ranks rows with numbers; made once for the cells asked for last, whose base is the vote's."""
-        made = self._of_cells
-        if made is None or made[0] is not cells:
-            ranker = super().for_cells(cells, base)
-            if self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites):
-                ranker = TreeRanker(self, cells, base)
-            made = self._of_cells = (cells, ranker)
-        return made[1]
+        """Return what ranks rows with numbers; `base` is the vote's.
+
+        It is made once for the cells that were asked for last.
+        """
+        last = self._of_cells
+        if last is not None and last[0] is cells:
+            return last[1]
+        ranker = super().for_cells(cells, base)
+        if self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites):
+            ranker = TreeRanker(self, cells, base)
+        self._of_cells = (cells, ranker)
+        return ranker
 
     def _sparse_scores(self, contexts: Contexts) -> Floats:
+        """Return the scores of many labels: sparse gains, and a loss for each row."""
         rows, counts, starts = self._rows.for_rules().read(contexts)
-        made = self._applied
-        if made is None or made[0] is not counts:  # the matrix of a whole table is the same each time
-            made = self._applied = (counts, *applied(self._rule, counts, starts))
-        _, gains, losses = made
-        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
-        if len(losses):
-            scores -= self._lost(rows, losses)
+        applied = self._applied
+        if (
+            applied is None or applied.counts is not counts
+        ):  # that of a whole table is always the same
+            gains, losses = apply_rule(self._rule, counts, starts)
+            applied = self._applied = AppliedRule(counts, gains, losses)
+        reads = rows_of_columns(rows, np.ones(rows.shape[1]), counts.shape[0])
+        scores = (reads @ applied.gains).toarray()
+        if len(applied.losses):
+            scores -= self._sum_losses(rows, applied.losses)
         return np.asarray(scores + self._rule.base)
 
-    def _lost(self, rows: Ints, losses: Floats) -> Floats:
-        """Return the weighted losses of each context, one number where all labels have the same weights.
+    def _sum_losses(self, rows: Ints, losses: Floats) -> Floats:
+        """Return the weighted losses of each context.
 
-        They are added one by one, in the order of the sites, for every label alike. A product of dense matrices would
-        add in an order of its own, other for some columns and sizes: it would break ties, and no other runtime could
-        repeat it.
+        It is one number where all labels have the same weights. Losses are added one by one, in the
+        order of the sites, for every label alike. A product of dense matrices would add in an order
+        of its own, other for some columns and sizes: it would break ties, and no other runtime
+        could repeat it.
 
         Shapes
         ------
         rows : (m, S); losses : (r, J); returned : (m, L) or (m, 1)
         """
-        lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
-        terms = lost.shape[1] * lost.shape[2]
-        places = np.broadcast_to(np.arange(terms), (len(rows), terms))
-        ordered = rows_of_columns(places, np.ones(terms), terms)
-        ordered.data = lost.ravel()
-        return np.asarray(ordered @ self._rule.weights.reshape(terms, -1))
+        read = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
+        n_terms = read.shape[1] * read.shape[2]
+        places = np.broadcast_to(np.arange(n_terms), (len(rows), n_terms))
+        ordered = rows_of_columns(places, np.ones(n_terms), n_terms)
+        ordered.data = read.ravel()
+        return np.asarray(ordered @ self._rule.weights.reshape(n_terms, -1))
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -330,35 +384,39 @@ class RuleRanker(RowRanker, DenseRanker):
         return super().winners(contexts) if columns is None else columns[:, 0]
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        """Return the columns of the k highest scores, best first, equals in column order."""
         columns = self._leading(contexts, min(k, self.n_labels))
         return super().leaders(contexts, k) if columns is None else columns
 
     def _leading(self, contexts: Contexts, k: int) -> Ints | None:
-        found = None if self._shared is None else self._rows.shared_leaders(contexts, self._shared, k)
-        if found is None:
+        """Return the columns of the k best labels from the top of the rows, or None."""
+        if self._shared is None:
             return None
-        columns, sure = found
+        answers = self._rows.leaders_by_rule(contexts, self._shared, k)
+        if answers is None:
+            return None
+        columns, sure = answers
         unsure = np.flatnonzero(~sure)
         if len(unsure):
             columns[unsure] = super().leaders(contexts[unsure], k)
         return columns
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a fast way to answer one context: by dense rows where they are small, else from the top of the rows.
+        """Return a fast way to answer one context.
 
-        Both give the label that has the highest score; dense rows take half the time or less.
+        It is by dense rows where they are small, else from the top of the rows. Both give the label
+        that has the highest score; dense rows take half the time or less.
         """
         if self._shared is None or self._dense_rows_are_small:
             return self._table.single() if self.can_be_dense else None
-        from_top = self._rows.shared_single(self._shared)
+        from_top = self._rows.single_by_rule(self._shared)
         if from_top is None and self.can_be_dense:
             return self._table.single()
         return from_top
 
     @property
     def _dense_rows_are_small(self) -> bool:
-        """Whether the values of all rows take little enough memory to be made only for answers to single rows."""
+        """Whether the values of all rows are small enough to be made for single answers only."""
         if not self.can_be_dense:
             return False
         rows = self._rows.whole
@@ -376,7 +434,7 @@ class RuleRanker(RowRanker, DenseRanker):
 
 
 class DenseCounts(Compiled):
-    """The count table with every cell: 32 bits for each position, token of the vocabulary and label."""
+    """The count table with every cell: 32 bits for each position, known token and label."""
 
     has_bounds = True
     has_rows = True
@@ -388,11 +446,14 @@ class DenseCounts(Compiled):
         self._counts = counts
 
     @classmethod
-    def of(cls, table: CountTable, frame: Frame, vocabulary: Vocabulary | None) -> DenseCounts:
+    def from_table(
+        cls, table: CountTable, frame: Frame, vocabulary: Vocabulary | None
+    ) -> DenseCounts:
         """Return the dense form of a table, with rows for `vocabulary`."""
         if any(len(site) > 1 for site in frame.sites.positions):
             raise ValueError(
-                "A dense table needs sites of one position each: tuples of tokens have too many values. Use 'sparse'."
+                "A dense table needs sites of one position each: "
+                "tuples of tokens have too many values. Use 'sparse'."
             )
         if len(table.entry_counts) and int(table.entry_counts.max()) > np.iinfo(np.int32).max:
             raise ValueError("A count exceeds 32 bits, the width of the dense table. Use 'sparse'.")
@@ -404,20 +465,20 @@ class DenseCounts(Compiled):
         ranks = contexts.ranks_in(self.vocabulary)
         totals = np.zeros((len(contexts), len(self.labels)))
         for k, (r,) in enumerate(self.sites.positions):
-            known = ranks[:, r] >= 0
-            totals[known] += weights[k] * self._counts[k, ranks[known, r]]
+            has_token = ranks[:, r] >= 0
+            totals[has_token] += weights[k] * self._counts[k, ranks[has_token, r]]
         return totals
 
     def site_counts(self, contexts: Contexts) -> Floats:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        """Return the row of counts that each site of each context reads, else zeros: (m, S, L)."""
         ranks = contexts.ranks_in(self.vocabulary)
         read = np.zeros((len(contexts), len(self.sites.positions), len(self.labels)))
         for k, (r,) in enumerate(self.sites.positions):
-            known = ranks[:, r] >= 0
-            read[known, k] = self._counts[k, ranks[known, r]]
+            has_token = ranks[:, r] >= 0
+            read[has_token, k] = self._counts[k, ranks[has_token, r]]
         return read
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+    def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0.
 
         Of a token that the table was not given a row for, nothing is known: -1.
@@ -430,42 +491,51 @@ class DenseCounts(Compiled):
         """Return the arrays that prediction needs."""
         return {"counts": self._counts}
 
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs: the table and its vocabulary, and no description."""
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs: the table and its vocabulary, and no description."""
         tokens = {f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()}
         return {**self.tensors(), **tokens}, {}
 
     @classmethod
-    def restored(
+    def from_packed(
         cls,
         frame: Frame,
         stored: StoredArrays,
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
     ) -> DenseCounts:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
+        """Return the compiled form with these arrays, checked: undo `pack`."""
         _expect_no_description(description)
         vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
         positions = frame.sites.positions
-        counts = stored.take("counts", "int32", (len(positions), len(vocabulary), len(frame.labels)))
-        if any(len(site) > 1 for site in positions) or (not stored.trusted and counts.size and int(counts.min()) < 0):
+        shape = (len(positions), len(vocabulary), len(frame.labels))
+        counts = stored.take("counts", "int32", shape)
+        has_tuples = any(len(site) > 1 for site in positions)
+        if has_tuples or (not stored.trusted and counts.size and int(counts.min()) < 0):
             raise ValueError("a dense table has sites of one position each, and no negative count")
         return cls(counts, vocabulary, frame)
 
 
 def _dense(table: CountTable, vocabulary: Vocabulary, labels: Vocabulary) -> NDArray[np.int32]:
+    """Return the counts of a table of single positions, (sites, tokens, labels)."""
     tokens = vocabulary.find(table.vocabulary)
-    row_tokens = np.concatenate([tokens[known.rows()[:, 0]] for known in table.tuples])
-    row_sites = np.repeat(np.arange(len(table.tuples)), [len(known) for known in table.tuples])
-    rows, columns = table.entry_rows(), labels.find(table.label_counts.labels)
-    held = row_tokens[rows] >= 0
+    columns = labels.find(table.label_counts.labels)
+    row_tokens = np.concatenate([tokens[rows.rows()[:, 0]] for rows in table.tuples])
+    row_sites = np.repeat(np.arange(len(table.tuples)), [len(rows) for rows in table.tuples])
+    entry_rows = table.entry_rows()
+    has_place = row_tokens[entry_rows] >= 0
+    rows = entry_rows[has_place]
     counts = np.zeros((len(table.tuples), len(vocabulary), len(labels)), np.int32)
-    counts[row_sites[rows[held]], row_tokens[rows[held]], columns[table.entry_labels[held]]] = table.entry_counts[held]
+    places = (row_sites[rows], row_tokens[rows], columns[table.entry_labels[has_place]])
+    counts[places] = table.entry_counts[has_place]
     return counts
 
 
 def free_frame(stored: StoredArrays) -> Frame:
-    """Return the labels of the table of a site without a position, checked: they are its own, and none is declared."""
+    """Return the labels of the table of a site without a position, checked.
+
+    They are its own, and each has an example.
+    """
     frame = Frame.from_arrays(ONE_TOKEN, stored)
     if not frame.label_counts.all():
         raise ValueError("a label of a site without a position has no example")
@@ -475,11 +545,15 @@ def free_frame(stored: StoredArrays) -> Frame:
 def _expect_no_description(description: dict[str, Any]) -> None:
     """Refuse a description of what needs none."""
     if description:
-        raise ValueError(f"a count table needs no description, but {next(iter(description))!r} is there")
+        raise ValueError(
+            f"a count table needs no description, but {next(iter(description))!r} is there"
+        )
 
 
 class FreeRows(Reader):
-    """A reader of exact counts that has one row more for each site without a position, after those of the sites.
+    """A reader of exact counts with one row more for each site without a position.
+
+    These rows come after those of the sites.
 
     Parameters
     ----------
@@ -504,7 +578,7 @@ class FreeRows(Reader):
         return scores
 
     def site_counts(self, contexts: Contexts) -> Floats:
-        """Return the row that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        """Return the row that each site of each context reads, else zeros: (m, S, L)."""
         free = [self._free_rows(contexts, k) for k in range(len(self.sites.free))]
         return np.concatenate([self._reader.site_counts(contexts), np.stack(free, axis=1)], axis=1)
 
@@ -515,30 +589,34 @@ class FreeRows(Reader):
         ------
         columns : (m,), the examples' labels; returned : (m, S)
         """
-        own = np.ones((len(contexts), self.sites.n))
+        counts = np.ones((len(contexts), self.sites.n))
         tokens = self.labels.find(contexts.vocabulary)
         for k, site in enumerate(self.sites.free, len(self.sites.positions)):
-            own[:, k] = 0.0
-            if FREE_KINDS[site.kind]:
-                places = distinct_places(contexts.ranks, site.reach)
-                is_label = tokens[places.ranks] == columns[places.contexts]
-                counted = 1.0 - is_label if site.kind == "together" else np.ones(len(is_label))
-                own[:, k] = np.bincount(places.contexts, counted / places.distances, len(contexts))
-        return own
+            counts[:, k] = 0.0
+            if not FREE_KINDS[site.kind]:  # it reads no table, so nothing was added
+                continue
+            places = distinct_places(contexts.ranks, site.reach)
+            if site.kind == "together":
+                # a label is not counted together with itself
+                added = 1.0 - (tokens[places.ranks] == columns[places.contexts])
+            else:
+                added = np.ones(len(places.ranks))
+            counts[:, k] = np.bincount(places.contexts, added / places.distances, len(contexts))
+        return counts
 
     def _free_rows(self, contexts: Contexts, k: int) -> Floats:
         """Return the rows of a free site: (m, L)."""
-        site, (m, n) = self.sites.free[k], (len(contexts), len(self.labels))
+        site = self.sites.free[k]
         if site.kind == "recent":
-            columns = np.append(self.labels.find(contexts.vocabulary), -1)  # rank -1 reads the last entry
-            last = columns[contexts.ranks[:, contexts.h - site.reach :]]
-            owners, _ = np.nonzero(last >= 0)
-            return np.bincount(owners * n + last[last >= 0], minlength=m * n).reshape(m, n).astype(np.float64)
+            return self._recent_rows(contexts, site)
+        m = len(contexts)
+        n = len(self.labels)
         if site.kind == "copy":
             places = distinct_places(contexts.ranks, site.reach)
             columns = self.labels.find(contexts.vocabulary)[places.ranks]
-            held = columns >= 0
-            cells, values = places.contexts[held] * n + columns[held], 1.0 / places.distances[held]
+            is_label = columns >= 0
+            cells = places.contexts[is_label] * n + columns[is_label]
+            values = 1.0 / places.distances[is_label]
         else:
             number = sum(FREE_KINDS[other.kind] for other in self.sites.free[:k])
             places, entries = free_entries(self._reader, number, site, contexts)
@@ -546,18 +624,34 @@ class FreeRows(Reader):
             values = entries.counts / np.repeat(places.distances, entries.lengths)
         return np.asarray(np.bincount(cells, values, m * n).reshape(m, n), np.float64)
 
+    def _recent_rows(self, contexts: Contexts, site: FreeSite) -> Floats:
+        """Return how often each label is among the last places of each context: (m, L)."""
+        m = len(contexts)
+        n = len(self.labels)
+        columns = np.append(
+            self.labels.find(contexts.vocabulary), -1
+        )  # rank -1 reads the last entry
+        last = columns[contexts.ranks[:, contexts.h - site.reach :]]
+        rows, _ = np.nonzero(last >= 0)
+        counts = np.bincount(rows * n + last[last >= 0], minlength=m * n)
+        return counts.reshape(m, n).astype(np.float64)
+
 
 def with_free_rows(reader: Reader, sites: Sites) -> Reader:
     """Return what has a row for every site: the reader itself where none is without a position."""
     if not sites.free or isinstance(reader, FreeRows):
         return reader
     if not isinstance(reader, SparseCounts):
-        raise TypeError(f"{type(reader).__name__} keeps no sites without a position: use memory='exact'.")
+        raise TypeError(
+            f"{type(reader).__name__} keeps no sites without a position: use memory='exact'."
+        )
     return FreeRows(reader, sites)
 
 
-def token_rows(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
-    """Return the distinct tokens that contexts hold, and the row of each in one of the tables of free sites.
+def token_rows(
+    reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts
+) -> tuple[Places, Entries]:
+    """Return the distinct tokens that contexts hold, and their rows for a free site.
 
     The columns are those of that table's labels: some may be tokens that never were a label.
     """
@@ -566,20 +660,28 @@ def token_rows(reader: SparseCounts, number: int, site: FreeSite, contexts: Cont
     return places, reader.free[number].rows.entries(one_token)
 
 
-def free_entries(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
-    """Return the same with the columns of the reader's labels, without tokens that never were a label."""
+def free_entries(
+    reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts
+) -> tuple[Places, Entries]:
+    """Return what `token_rows` does, with the columns of the reader's labels.
+
+    Tokens that never were a label are left out.
+    """
     places, entries = token_rows(reader, number, site, contexts)
     return places, entries.in_columns(columns_in(reader.labels, reader.free[number].labels))
 
 
 def columns_in(labels: Vocabulary, others: Vocabulary) -> Ints:
-    """Return where other labels are among labels, -1 for none; kept with the labels for the others asked for last."""
+    """Return where other labels are among labels, -1 for none.
+
+    The answer is kept with the labels, for the others that were asked for last.
+    """
     if labels is others:
         return np.arange(len(labels))
-    known: dict[int, tuple[Vocabulary, Ints]] = vars(labels).setdefault("_columns_of", {})
-    held = known.get(id(others))
-    if held is None or held[0] is not others:
-        if len(known) > 8:
-            known.clear()
-        held = known[id(others)] = (others, labels.find(others))
-    return held[1]
+    cache: dict[int, tuple[Vocabulary, Ints]] = vars(labels).setdefault("_columns_of", {})
+    entry = cache.get(id(others))
+    if entry is None or entry[0] is not others:  # an id may belong to a newer object
+        if len(cache) > 8:
+            cache.clear()
+        entry = cache[id(others)] = (others, labels.find(others))
+    return entry[1]

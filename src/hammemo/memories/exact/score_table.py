@@ -1,12 +1,13 @@
 """Scores of few labels as sums of rows: what a rule says of every row of a table, worked out once.
 
-A rule is a sum over sites of a function of a row of counts (:mod:`hammemo.memories.row_rules`). With few labels, its
-value for every stored row fits into one dense array, and a context costs one look-up and one sum of rows a site. All
-ways to a score add the same numbers in the same order, so they agree to the bit: the definition
-(:meth:`~hammemo.memories.row_rules.RowRule.scores`), the rows of one batch, and compiled code (``src/native/answers``).
+A rule is a sum over sites of a function of a row of counts (:mod:`hammemo.memories.row_rules`).
+With few labels, its value for every stored row fits into one dense array, and a context costs one
+look-up and one sum of rows a site. All ways to a score add the same numbers in the same order, so
+they agree to the bit: the definition (:meth:`~hammemo.memories.row_rules.RowRule.scores`), the rows
+of one batch, and compiled code (``src/native/answers``).
 
-Where the sites are those of trees, all levels of a tree depend on its leaf alone: their values are added up first, so
-that a tree costs one row.
+Where the sites are those of trees, all levels of a tree depend on its leaf alone: their values are
+added up first, so that a tree costs one row.
 """
 
 from __future__ import annotations
@@ -58,16 +59,17 @@ def dense_values(rule: RowRule, counts: sparse.csr_array, starts: Ints) -> Float
     return np.asarray(values)
 
 
-def summed(rows: Ints, values: Floats, base: Floats, n_single: int | None = None) -> Floats:
+def sum_rows(rows: Ints, values: Floats, base: Floats, n_single: int | None = None) -> Floats:
     """Return a base plus the rows that contexts read, added in the order of the sites.
 
-    With `n_single`, that many sites are alone; the others come in groups, one for each tree, that are added up first.
+    With `n_single`, that many sites are alone; the others come in groups, one for each tree, that
+    are added up first.
 
     Shapes
     ------
     rows : (m, S), -1 for none; values : (r, L); base : (L,); returned : (m, L)
     """
-    padded = _padded(values)
+    padded = _pad(values)
     totals = np.tile(base, (len(rows), 1))
     n_single = rows.shape[1] if n_single is None else n_single
     for site in range(n_single):
@@ -89,6 +91,32 @@ class WholeTable(NamedTuple):
     base: Floats
 
 
+class RowValues(NamedTuple):
+    """What a rule says of the rows that contexts read.
+
+    Shapes
+    ------
+    rows : (m, S); values : (r, L); base : (L,)
+    """
+
+    rows: Ints
+    """Which row of the values each site of each context reads, -1 for none."""
+
+    values: Floats
+    base: Floats
+
+
+class TreeTables(NamedTuple):
+    """The values of all rows, and what all levels of a tree say of each leaf, added up."""
+
+    whole: WholeTable
+
+    leaf_rows: NDArray[np.int32]
+    """For each node of the forest, the row of its leaf in `leaf_values`."""
+
+    leaf_values: Floats
+
+
 class ScoreTable:
     """What the first sites of a table say of contexts.
 
@@ -105,7 +133,7 @@ class ScoreTable:
         self._base = whole.base
         self._vocabulary = whole.table.vocabulary
         positions = whole.table.sites.positions[:n_sites]
-        tuples = [found.rows().ravel().astype(np.int32) for found in whole.table.tuples[:n_sites]]
+        tuples = [rows.rows().ravel().astype(np.int32) for rows in whole.table.tuples[:n_sites]]
         starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
         self._compiled = _native.ScoreTable(
             h=h,
@@ -115,7 +143,8 @@ class ScoreTable:
             tuples=np.concatenate([np.empty(0, np.int32), *tuples]),
             values=np.ascontiguousarray(whole.values[: starts[-1]]),
             base=whole.base,
-            seed=secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
+            # tokens that were chosen to share their slots for one seed do not for another
+            seed=secrets.randbits(64),
         )
 
     def scores(self, contexts: Contexts) -> Floats:
@@ -133,8 +162,13 @@ class ScoreTable:
         """Return a fast way from one context to its scores."""
 
         def scores(tokens: Sequence[Any]) -> Floats | None:
-            if isinstance(tokens, str) or len(tokens) != self._h or any(token is None for token in tokens):
-                return None  # what asks for the batch of it says what is wrong, or what a missing value is
+            if (
+                isinstance(tokens, str)
+                or len(tokens) != self._h
+                or any(token is None for token in tokens)
+            ):
+                # the way of batches says what is wrong, or what a missing value is
+                return None
             totals = np.empty((1, len(self._base)))
             self.write_one(tokens, totals)
             return totals
@@ -163,19 +197,25 @@ class DenseRanker(Ranker):
 
     @abstractmethod
     def pays(self, n_contexts: int) -> bool:
-        """Return whether this many contexts more pay for the values of all rows; they are counted as asked."""
+        """Return whether this many contexts more pay for the values of all rows.
+
+        Each call counts its contexts as asked.
+        """
 
     @abstractmethod
     def whole(self) -> WholeTable:
         """Return the values of all rows."""
 
     @abstractmethod
-    def read_values(self, contexts: Contexts) -> tuple[Ints, Floats, Floats]:
-        """Return the row that each site of each context reads, the values of these rows, and the base."""
+    def read_values(self, contexts: Contexts) -> RowValues:
+        """Return the rows that contexts read, with their values."""
 
 
 class TreeRanker(AdditiveRanker):
-    """Scores of few labels from names and trees: one row of numbers a leaf, once enough was asked to make them."""
+    """Scores of few labels from names and trees.
+
+    Once enough was asked to make them, there is one row of numbers a leaf.
+    """
 
     def __init__(self, inner: DenseRanker, cells: TreeCells, base: BaseAnswers | None) -> None:
         super().__init__(inner, cells, base)
@@ -188,8 +228,8 @@ class TreeRanker(AdditiveRanker):
         if self._rules.pays(len(contexts)):
             totals = self._from_leaves(contexts, codes)
         else:
-            rows, values, prior = self._rules.read_values(self._cells.of(contexts))
-            totals = summed(rows, values, prior, len(self._cells.name_sites))
+            read = self._rules.read_values(self._cells.of(contexts))
+            totals = sum_rows(read.rows, read.values, read.base, len(self._cells.name_sites))
         if self.base is not None:
             self.base.add(codes, totals)
         return totals
@@ -198,19 +238,20 @@ class TreeRanker(AdditiveRanker):
     def _built(self) -> tuple[ScoreTable, _native.TreeScores]:
         """What names say on top of the base, and what leaves say."""
         forest = self._cells.forest
-        whole, rows, values = self.tables()
-        names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.name_sites))
-        return names, forest.compiled.with_scores(rows, values)
+        tables = self.tables()
+        names = ScoreTable(tables.whole, len(self._cells.kinds), len(self._cells.name_sites))
+        return names, forest.compiled.with_scores(tables.leaf_rows, tables.leaf_values)
 
     @property
     def has_tables(self) -> bool:
         """Whether `tables` can be made."""
         return self._rules.can_be_dense
 
-    def tables(self) -> tuple[WholeTable, NDArray[np.int32], Floats]:
-        """Return the values of all rows; for each node, the row of a leaf; and what all levels say of each leaf."""
-        whole, forest = self._rules.whole(), self._cells.forest
-        return whole, *_leaf_values(forest, whole, len(self._cells.name_sites))
+    def tables(self) -> TreeTables:
+        """Return the values of all rows, and what all levels say of each leaf."""
+        whole = self._rules.whole()
+        rows, values = _leaf_values(self._cells.forest, whole, len(self._cells.name_sites))
+        return TreeTables(whole, rows, values)
 
     def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:
         names, trees = self._built
@@ -219,59 +260,98 @@ class TreeRanker(AdditiveRanker):
         return totals
 
     def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
-        """Return what each column of the table adds to each score, and the score without any column.
+        """Return what each column of the table adds to each score, and the score without any.
 
-        What all levels of a tree say of a leaf is divided among columns once, for all rows that lie in it.
+        What all levels of a tree say of a leaf is divided among columns once, for all rows that lie
+        in it.
 
         Shapes
         ------
         contexts : m of them; returned : (m, columns, L), (m, L)
         """
-        cells, whole = self._cells, self._rules.whole()
+        cells = self._cells
+        whole = self._rules.whole()
         contexts = cells.ask(contexts)
-        codes, padded = cells.codes.rows(contexts), _padded(whole.values)
-        found = np.zeros((len(contexts), len(cells.kinds), self.n_labels))
+        codes = cells.codes.rows(contexts)
+        totals = np.zeros((len(contexts), len(cells.kinds), self.n_labels))
+        self._add_names(totals, contexts, whole)
+        self._add_leaves(totals, codes, whole)
+        if self.base is None:
+            return totals, np.tile(whole.base, (len(contexts), 1))
+        by_base, rest = self.base.contributions(codes, np.arange(self.n_labels))
+        return totals + by_base, rest + whole.base
+
+    def _add_names(self, totals: Floats, contexts: Contexts, whole: WholeTable) -> None:
+        """Add what the rows of names say; the columns of a site have equal shares."""
+        padded = _pad(whole.values)
         ranks = contexts.ranks_in(whole.table.vocabulary)
-        for site, known, start in zip(cells.name_sites, whole.table.tuples, whole.starts.tolist(), strict=False):
-            rows = known.find(ranks[:, list(site)])
-            found[:, list(site)] += padded[np.where(rows >= 0, rows + start, -1), None] / len(site)
+        starts = whole.starts.tolist()
+        for site, tuples, start in zip(
+            self._cells.name_sites, whole.table.tuples, starts, strict=False
+        ):
+            columns = list(site)
+            rows = tuples.find(ranks[:, columns])
+            rows = np.where(rows >= 0, rows + start, -1)
+            totals[:, columns] += padded[rows, None] / len(site)
+
+    def _add_leaves(self, totals: Floats, codes: NDArray[np.uint8], whole: WholeTable) -> None:
+        """Add what the leaves of trees say; each cell is divided by `node_shares`."""
+        cells = self._cells
+        padded = _pad(whole.values)
         place = np.empty(len(cells.forest.column), np.int64)
         trees = _cell_rows(cells.forest, whole, len(cells.name_sites))
-        for own, (leaves, rows_of_levels) in zip(cells.forest.leaves(codes).T, trees, strict=True):
-            place[leaves], said = np.arange(len(leaves)), np.zeros((len(leaves), *found.shape[1:]))
+        reached = cells.forest.leaves(codes).T  # the leaf of each row, tree by tree
+        for row_leaves, (leaves, rows_of_levels) in zip(reached, trees, strict=True):
+            place[leaves] = np.arange(len(leaves))
+            shares = np.zeros((len(leaves), *totals.shape[1:]))
             for nodes, rows in zip(cells.forest.cell_nodes[:, leaves], rows_of_levels, strict=True):
-                said += cells.node_shares(nodes)[:, :, None] * padded[rows][:, None, :]
-            found += said[place[own]]
-        if self.base is None:
-            return found, np.tile(whole.base, (len(contexts), 1))
-        added, rest = self.base.contributions(codes, np.arange(self.n_labels))
-        return found + added, rest + whole.base
+                shares += cells.node_shares(nodes)[:, :, None] * padded[rows][:, None, :]
+            totals += shares[place[row_leaves]]
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from the tokens of one row to the column of its best label."""
         scores = self.single_scores()
-        return None if scores is None else lambda tokens: _first_best(scores(tokens))
+        if scores is None:
+            return None
+        return lambda tokens: _first_best(scores(tokens))
 
     def single_scores(self) -> SingleScores | None:
-        """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
-        if not self.has_tables or ColumnKind.DATES in self._cells.kinds or self._cells.narrowing is not None:
+        """Return a fast way from one row to its scores; None for tables with dates."""
+        cells = self._cells
+        has_dates = ColumnKind.DATES in cells.kinds
+        if not self.has_tables or has_dates or cells.narrowing is not None:
             return None
-        cells, base, (names_table, trees) = self._cells, self.base, self._built
-        coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
+        # all that a call needs is bound here: it takes microseconds
+        base = self.base
+        (names_table, trees) = self._built
+        coder = cells.codes.coder
+        score_names = names_table.write_one
+        h = len(cells.kinds)
         is_name = [kind == ColumnKind.NAMES for kind in cells.kinds]
-        at_names, at_numbers = cells.names, [j for j in range(h) if not is_name[j]]
-        codes_of = [lru_cache(_REMEMBERED_NAMES)(partial(cells.codes.name_code, j)) for j in range(len(at_names))]
+        at_names = cells.names
+        at_numbers = [j for j in range(h) if not is_name[j]]
+        name_coders = [
+            lru_cache(_REMEMBERED_NAMES)(partial(cells.codes.name_code, j))
+            for j in range(len(at_names))
+        ]
 
         def scores(tokens: Sequence[Any]) -> Floats | None:
             if isinstance(tokens, str) or len(tokens) != h:
-                return None  # what asks for the batch of it says what is wrong
-            names, numbers = [tokens[j] for j in at_names], [tokens[j] for j in at_numbers]
-            if not all(map(_is_plain_number, numbers)) or any(type(name) is not str for name in names):
+                return None  # the way of batches says what is wrong
+            names = [tokens[j] for j in at_names]
+            numbers = [tokens[j] for j in at_numbers]
+            if not all(map(_is_plain_number, numbers)) or any(
+                type(name) is not str for name in names
+            ):
                 return None
-            codes = np.array([[code(name) for code, name in zip(codes_of, names, strict=True)]], np.uint8)
-            row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
-            coder.write(np.array([numbers], np.float64), codes, row)
-            score_names([token if named else None for token, named in zip(tokens, is_name, strict=True)], totals)
+            name_codes = [code(name) for code, name in zip(name_coders, names, strict=True)]
+            row = np.empty((1, coder.n_columns), np.uint8)
+            coder.write(np.array([numbers], np.float64), np.array([name_codes], np.uint8), row)
+            totals = np.empty((1, self.n_labels))
+            only_names = [
+                token if named else None for token, named in zip(tokens, is_name, strict=True)
+            ]
+            score_names(only_names, totals)
             trees.add(row, totals)
             if base is not None:
                 base.add(row, totals)
@@ -284,40 +364,55 @@ def _first_best(scores: Floats | None) -> int:
     return -1 if scores is None else int(scores.argmax())
 
 
-def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], Floats]:
-    """Return, for each node, the row of a leaf; and these rows: what all levels of its tree say of it, added up."""
-    padded, is_leaf = _padded(whole.values), forest.column == LEAF
+def _leaf_values(
+    forest: Forest, whole: WholeTable, n_names: int
+) -> tuple[NDArray[np.int32], Floats]:
+    """Return what all levels of its tree say of each leaf, added up.
+
+    The first array has, for each node, the row of its leaf in the second.
+    """
+    padded = _pad(whole.values)
+    is_leaf = forest.column == LEAF
     rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
-    found = np.empty((int(is_leaf.sum()), padded.shape[1]))
+    values = np.empty((int(is_leaf.sum()), padded.shape[1]))
     for leaves, (first, *others) in _cell_rows(forest, whole, n_names):
-        found[rows[leaves]] = sum((padded[row] for row in others), padded[first])
-    return rows, found
+        values[rows[leaves]] = sum((padded[row] for row in others), padded[first])
+    return rows, values
 
 
-def _padded(values: Floats) -> Floats:
+def _pad(values: Floats) -> Floats:
     """Return values with zeros behind them, which row -1 reads."""
     return np.concatenate([values, np.zeros((1, values.shape[1]))])
 
 
-def _cell_rows(forest: Forest, whole: WholeTable, n_names: int) -> Iterator[tuple[Ints, list[Ints]]]:
-    """Go through the trees: all leaves of a tree and, for each level, the row of values that each leaf reads."""
-    table, _, starts, _ = whole
+def _cell_rows(
+    forest: Forest, whole: WholeTable, n_names: int
+) -> Iterator[tuple[Ints, list[Ints]]]:
+    """Yield the leaves of each tree and, for each level, the row of values that they read."""
+    table = whole.table
     is_leaf = forest.column == LEAF
     sites = iter(range(n_names, len(table.tuples)))
     vocabulary = table.vocabulary
-    tokens = np.concatenate([vocabulary.ints, np.full(len(vocabulary) - len(vocabulary.ints), -1)])
+    # the token of a cell is its number; tokens that are no whole number get -1
+    n_others = len(vocabulary) - len(vocabulary.ints)
+    cell_numbers = np.concatenate([vocabulary.ints, np.full(n_others, -1)])
     for first, last in pairwise(forest.starts.tolist()):
-        leaves, rows = first + np.flatnonzero(is_leaf[first:last]), []
+        leaves = first + np.flatnonzero(is_leaf[first:last])
+        rows = []
         for numbers in forest.cell_numbers:
             site = next(sites)
-            held = tokens[table.tuples[site].rows()[:, 0]]  # the token of a cell is its number
+            row_numbers = cell_numbers[table.tuples[site].rows()[:, 0]]
             row_of = np.full(int(numbers[first:last].max()) + 1, -1)
-            real = np.flatnonzero((held >= 0) & (held < len(row_of)))  # a file may hold others, which no row reads
-            row_of[held[real]] = starts[site] + real
+            # a file may hold other tokens, which no row reads
+            is_cell = (row_numbers >= 0) & (row_numbers < len(row_of))
+            cell_rows = np.flatnonzero(is_cell)
+            row_of[row_numbers[cell_rows]] = whole.starts[site] + cell_rows
             rows.append(row_of[numbers[leaves]])
         yield leaves, rows
 
 
 def _is_plain_number(value: Any) -> bool:
-    """Return whether a token is a finite number that needs no thought: no missing value, no other type."""
-    return -(2.0**53) < value < 2.0**53 if type(value) is float or type(value) is int else False
+    """Return whether a token is a finite number: no missing value, no other type."""
+    if type(value) is float or type(value) is int:
+        return -(2.0**53) < value < 2.0**53
+    return False

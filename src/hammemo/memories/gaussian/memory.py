@@ -285,7 +285,7 @@ class Gaussian(Memory):
         """Return how many examples the entries of C could stand for at least."""
         return math.ceil(max(self._C.max(), -self._C.min()) / self.codes.largest_product) if self.exact else 0
 
-    def observed(self) -> LabelCounts:
+    def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
         return self._counts
 

@@ -239,8 +239,8 @@ class CompiledGaussian(Compiled):
         names = ("CZ",) if self.is_fused else ("C", "Z")
         return {"projected_codes": self.input_codes.rows, **dict(zip(names, self._matrices, strict=True))}
 
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
         tokens = self.input_codes.features()
         vocabulary = Vocabulary.of(tokens)
         arrays = {
@@ -257,14 +257,14 @@ class CompiledGaussian(Compiled):
         return arrays, described
 
     @classmethod
-    def restored(
+    def from_packed(
         cls,
         frame: Frame,
         stored: StoredArrays,
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
     ) -> CompiledGaussian:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
+        """Return the compiled form with these arrays, checked: undo `pack`."""
         codes, input_codes = _restored_codes(frame, stored, description)
         p, n_labels = codes.n_sites * codes.d_h, len(frame.labels)
         shapes = {"C": (p, codes.d), "Z": (n_labels, codes.d)} if "C" in stored else {"CZ": (p, n_labels)}

@@ -440,7 +440,7 @@ class Hashed(Memory):
         self._settle(reserved)
         self._tables, self._counts = Tables(tuple(tables), np.arange(len(counts.labels))), counts
 
-    def observed(self) -> LabelCounts:
+    def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
         return self._counts
 

@@ -234,7 +234,7 @@ class HashedTables(Compiled):
         scale = weights[:, None]
         return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
 
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+    def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1, 0, or -1.
 
         A reserved row that has counts proves that it was, empty rows at every compared position that it was not.
@@ -318,8 +318,8 @@ class HashedTables(Compiled):
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
         return {**tables, **{name: part for name, part in self.layout.reserved.arrays().items() if len(part)}}
 
-    def stored(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `restored` needs: the counts, and the layout without its secret."""
+    def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Return what `from_packed` needs: the counts, and the layout without its secret."""
         layout = self.layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
         return {**tables, **layout.reserved.arrays()}, {
@@ -329,10 +329,10 @@ class HashedTables(Compiled):
         }
 
     @classmethod
-    def restored(
+    def from_packed(
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> HashedTables:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
+        """Return the compiled form with these arrays, checked: undo `pack`."""
         buckets: Any = description.get("buckets")
         seed = description.get("seed")
         if set(description) != {"buckets", "seed", "key"} or type(seed) is not int:

@@ -210,7 +210,7 @@ class Scorer:
             terms = replace(terms, low=terms.values, high=terms.values)
         compared = self._compared(context)
         ranks, tokens = compared.ranks[0], compared.vocabulary.tolist()
-        verdicts = self.reader.seen(compared.vocabulary).tolist()
+        verdicts = self.reader.has_seen(compared.vocabulary).tolist()
         seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
         parts = terms.parts or self.sites.described()
         # Of sites without a position only those are shown that say something of these labels.

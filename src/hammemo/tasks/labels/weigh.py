@@ -99,8 +99,8 @@ def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) ->
     Continuation counts need the whole table.
     """
     if not isinstance(vote, Mixture):
-        return reader.restricted(examples.contexts)
-    return reader if vote.components(sites).continued else reader.restricted(examples.contexts, times=True)
+        return reader.restrict(examples.contexts)
+    return reader if vote.components(sites).continued else reader.restrict(examples.contexts, times=True)
 
 
 def check_class_weight(state: ModelState) -> None:

@@ -1,1 +1,1 @@
-"""Live tables: rows by falling count, edited one by one, in versions that share what an edit does not touch."""
+"""Live tables: rows by falling count, edited one by one, in versions that share what stays."""

@@ -1,8 +1,9 @@
-"""Numbers for tokens and labels that never change, so that a table can be edited without numbering it again.
+"""Numbers for tokens and labels that never change, so that edits need not number a table again.
 
-The first ones are the ranks in a vocabulary; what comes later gets the next number. A number once given keeps its
-meaning for every version of the table, so all of them share one numbering, which only grows. To add to it takes
-the lock of its table. What is no longer used goes when the table is rebuilt.
+The first ones are the ranks in a vocabulary; what comes later gets the next number. A number once
+given keeps its meaning for every version of the table, so all of them share one numbering, which
+only grows. To add to it takes the lock of its table. What is no longer used goes when the table is
+rebuilt.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Bools, Ints
 
 _MAX_DICT_TOKENS = 2**20
-"""Tokens up to which a vocabulary has a dictionary; a larger one, which would take gigabytes, is searched."""
+"""Tokens up to which a vocabulary has a dictionary; a larger one, which would take gigabytes, is
+searched.
+"""
 
 _MAX_LOOPED_TOKENS = 64
 """Tokens up to which each is looked up in a dictionary."""
 
 
 class _Ranks(dict[Any, int]):
-    """The ranks of the first tokens; for any other token what came later has, or -1. It is one look-up for most."""
+    """The ranks of the first tokens; other tokens have the number that came later, or -1.
+
+    For most tokens that is one look-up.
+    """
 
     __slots__ = ("late",)
 
@@ -69,10 +75,10 @@ class Numbers:
 
     @property
     def get(self) -> Callable[[Any], int]:
-        """Return the number of a token, -1 where it has none or where there is no token; refuse what is not a token."""
-        return self._searched if len(self.first) > _MAX_DICT_TOKENS else self._ranks.__getitem__
+        """From a token to its number, -1 for none or for no token; it refuses other values."""
+        return self._search if len(self.first) > _MAX_DICT_TOKENS else self._ranks.__getitem__
 
-    def _searched(self, token: Any) -> int:
+    def _search(self, token: Any) -> int:
         number = self._late.get(token, -1)
         if number >= 0:
             return number
@@ -80,7 +86,7 @@ class Numbers:
         return int(self.first.find(Vocabulary.of([token]))[0]) if token != NO_TOKEN else -1
 
     def give(self, token: Any) -> int:
-        """Return the number of a token, a new one if it has none yet; -1 where there is no token."""
+        """Return the number of a token, a new one if it has none; -1 where there is no token."""
         number = self.get(token)
         token = as_token(token)
         if number >= 0 or token == NO_TOKEN:
@@ -95,7 +101,9 @@ class Numbers:
         get = self.get
         numbers = [get(token) for token in tokens]
         if -1 in numbers:
-            numbers = [self.give(token) if n < 0 else n for n, token in zip(numbers, tokens, strict=True)]
+            numbers = [
+                self.give(token) if n < 0 else n for n, token in zip(numbers, tokens, strict=True)
+            ]
         return numbers
 
     def token(self, number: int) -> Token:
@@ -109,12 +117,15 @@ class Numbers:
         ranks = self._ranks if len(tokens) <= _MAX_LOOPED_TOKENS else None
         if ranks is not None:  # one by one there is less to do than for an array
             late = self._late
-            return np.array([ranks.get(token, late.get(token, -1)) for token in tokens.tolist()], np.int64)
+            return np.array(
+                [ranks.get(token, late.get(token, -1)) for token in tokens.tolist()], np.int64
+            )
         numbers = self.first.find(tokens)
         if self._late:
             missing = np.flatnonzero(numbers < 0)
             if len(missing):
-                listed, late = tokens.tolist(), self._late
+                listed = tokens.tolist()
+                late = self._late
                 numbers[missing] = [late.get(listed[place], -1) for place in missing.tolist()]
         return numbers
 
@@ -127,22 +138,24 @@ class Numbers:
             numbers[missing] = [self.give(listed[place]) for place in missing.tolist()]
         return numbers
 
-    def named(self, used: Bools) -> tuple[Vocabulary, Ints]:
-        """Return the vocabulary of the tokens whose numbers are marked, and the number of each of them.
+    def select(self, used: Bools) -> tuple[Vocabulary, Ints]:
+        """Return the vocabulary of the tokens whose numbers are marked, and their numbers.
 
         Shapes
         ------
-        used : (at least as many as there are numbers,); returned numbers : (marked,), in the vocabulary's order
+        used : (at least as many as there are numbers,); returned numbers : (marked,), in the
+        vocabulary's order
         """
         first = self.first.keep(used[: len(self.first)])
         numbers = np.flatnonzero(used[: len(self.first)])
         late = np.flatnonzero(used[len(self.first) : len(self)])
         if not len(late):
             return first, numbers
-        added = Vocabulary.of([self._late_tokens[place] for place in late.tolist()])
-        whole = first.union(added)
-        places = whole.find(added) - np.arange(len(added))  # before which of the first ones each comes
-        return whole, np.insert(numbers, places, self.find(added))
+        late_tokens = Vocabulary.of([self._late_tokens[place] for place in late.tolist()])
+        whole = first.union(late_tokens)
+        # before which of the first ones each late token comes
+        places = whole.find(late_tokens) - np.arange(len(late_tokens))
+        return whole, np.insert(numbers, places, self.find(late_tokens))
 
 
 class LabelNumbers(Numbers):
@@ -153,7 +166,7 @@ class LabelNumbers(Numbers):
         self._in_order: list[tuple[int, Any, int]] = []  # the late ones: kind, label, number
 
     def neighbours(self, label: Token) -> tuple[int, int]:
-        """Return the numbers of the labels before and after one that has no number yet, -1 where there is none."""
+        """Return the numbers of the labels before and after a new one, -1 for none."""
         place = rank_before(self.first, label)
         late = bisect_left(self._in_order, (*_order(label), -1))
         before = self._nearer(place - 1, late - 1, last=True)
@@ -161,13 +174,20 @@ class LabelNumbers(Numbers):
         return before, after
 
     def _nearer(self, place: int, late: int, *, last: bool) -> int:
-        """Return the number of the first label at `place` or of the late one: whichever comes last, or first."""
-        one = place if 0 <= place < len(self.first) else None
-        other = self._in_order[late] if 0 <= late < len(self._in_order) else None
-        if one is None or other is None:
-            return (-1 if other is None else other[2]) if one is None else one
-        is_after = _order(self.first.at(one)) > other[:2]
-        return one if is_after == last else other[2]
+        """Return the number of the nearer of two labels: the one that comes last, or first.
+
+        One is at `place` of the first labels, the other at `late` of those that came later; a place
+        outside is no label's. -1 is for none.
+        """
+        has_first = 0 <= place < len(self.first)
+        late_label = self._in_order[late] if 0 <= late < len(self._in_order) else None
+        if late_label is None:
+            return place if has_first else -1
+        late_number = late_label[2]
+        if not has_first:
+            return late_number
+        is_after = _order(self.first.at(place)) > late_label[:2]
+        return place if is_after == last else late_number
 
     def insert(self, label: Token) -> int:
         """Give a label its number and its place in the order."""
@@ -177,12 +197,17 @@ class LabelNumbers(Numbers):
 
 
 def _order(token: Token) -> tuple[int, Any]:
-    return (2 if isinstance(token, str) else 1 if isinstance(token, float) else 0), token
+    """Return the place of a token in canonical order: whole numbers, then others, then strings."""
+    if isinstance(token, str):
+        return 2, token
+    if isinstance(token, float):
+        return 1, token
+    return 0, token
 
 
 def rank_before(vocabulary: Vocabulary, token: Token) -> int:
     """Return how many tokens of a vocabulary come before this one in canonical order."""
     kind, value = _order(token)
     parts: list[Array] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
-    before = sum(len(part) for part in parts[:kind])
-    return before + int(np.searchsorted(parts[kind], value))
+    n_before = sum(len(part) for part in parts[:kind])
+    return n_before + int(np.searchsorted(parts[kind], value))

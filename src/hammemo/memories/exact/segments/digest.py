@@ -1,11 +1,13 @@
 r"""The canonical bytes of a table in segments, without holding the table.
 
-The canonical arrays run through the sites, and each site through its rows in the order of their keys, so they can be
-made range by range. The header comes first and needs their types and shapes: a first pass over the keys counts rows,
-entries and the beginnings of tuples, and finds the largest numbers. Then each array takes a pass of its own.
+The canonical arrays run through the sites, and each site through its rows in the order of their
+keys, so they can be made range by range. The header comes first and needs their types and shapes: a
+first pass over the keys counts rows, entries and the beginnings of tuples, and finds the largest
+numbers. Then each array takes a pass of its own.
 
-A beginning of j tokens is in one range only, because ranges are cut by first tokens. So with :math:`b_{p,j}` beginnings
-in the ranges before p, the keys of level j are those of the range's own trie with :math:`b_{p,j-1} n` added.
+A beginning of j tokens is in one range only, because ranges are cut by first tokens. So with
+:math:`b_{p,j}` beginnings in the ranges before p, the keys of level j are those of the range's own
+trie with :math:`b_{p,j-1} n` added.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SumState:
-    """The canonical arrays of a table in segments, as types and shapes first and then piece by piece.
+    """The canonical arrays of a table in segments: types and shapes first, then piece by piece.
 
     Parameters
     ----------
@@ -43,13 +45,18 @@ class SumState:
         self._columns = labels.find(stored.label_counts.labels)
         self._lengths = [len(site) for site in stored.sites.positions]
         self._used = np.zeros(max(len(stored.vocabulary), 1), bool)
-        self._beginnings = [np.zeros(length + 1, np.int64) for length in self._lengths]  # the last: rows of the site
+        # by site: how many beginnings of j tokens there are; the last number is that of its rows
+        self._beginnings = [np.zeros(length + 1, np.int64) for length in self._lengths]
         self._last = [np.zeros(length, np.int64) for length in self._lengths]
-        self._n_entries = self._most_count = self._most_label = self._most_length = 0
+        self._n_entries = 0
+        self._most_count = 0
+        self._most_label = 0
+        self._most_length = 0
         for k, rows in stored.all_rows():
             self._look_at(k, rows)
 
     def _look_at(self, k: int, rows: SiteRows) -> None:
+        """Take down what the header needs of a range of rows of site k."""
         if not len(rows.tuples):
             return
         self._used[rows.tuples] = True
@@ -75,7 +82,8 @@ class SumState:
     @cached_property
     def _vocabulary(self) -> dict[str, Array]:
         used = self._used[: len(self._stored.vocabulary)]
-        return {f"vocabulary.{name}": a for name, a in self._stored.vocabulary.keep(used).arrays().items()}
+        vocabulary = self._stored.vocabulary.keep(used)
+        return {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
 
     def specs(self) -> dict[str, Spec]:
         """Return the type and the shape of each array."""
@@ -102,10 +110,13 @@ class SumState:
             for _, rows in self._stored.all_rows():
                 if name == "row_lengths":
                     yield rows.lengths
+                elif name == "entry_labels":
+                    yield self._columns[rows.labels]
                 else:
-                    yield self._columns[rows.labels] if name == "entry_labels" else rows.counts
+                    yield rows.counts
 
     def _levels(self, k: int, j: int) -> Iterator[Array]:
+        """Yield the keys of level j of site k, range by range."""
         parents = 0
         for first, stop in pairwise(self._stored.edges.tolist()):
             rows = self._stored.site_rows(k, first, stop)
@@ -117,4 +128,6 @@ class SumState:
 
 
 def _spec(length: int, largest: int) -> Spec:
-    return Spec(np.dtype(np.uint8) if not length else np.min_scalar_type(largest), (length,))
+    """Return type and shape of an array of whole numbers, in the narrowest width."""
+    dtype = np.min_scalar_type(largest) if length else np.dtype(np.uint8)
+    return Spec(dtype, (length,))

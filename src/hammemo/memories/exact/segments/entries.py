@@ -1,30 +1,32 @@
 r"""The entries of a segment: label and count side by side, or rows packed in bits.
 
-A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes where rows are
-packed (:mod:`hammemo.memories.exact.segments.entries`).
+A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes
+where rows are packed, which takes a quarter of the room where rows are long.
 
-Rows of entries packed in bits: a quarter of the room where rows are long.
-
-A row is its number of entries and then blocks of 128 of them, the last one of what is left. A block is
+A packed row is its number of entries and then blocks of 128 of them, the last one of what is left.
+A block is
 
 - two bytes: how many bytes follow;
-- how far it goes: its last label minus the last label before it (-1 before the first), so that a search for one
-  label passes over blocks that end before it;
-- a *stream* of the gaps between labels, :math:`l_i - l_{i-1} - 1`, and a stream of the counts less one.
+- how far it goes: its last label minus the last label before it (-1 before the first), so that a
+  search for one label passes over blocks that end before it;
+- a *stream* of the gaps between labels, :math:`l_i - l_{i-1} - 1`, and a stream of the counts less
+  one.
 
-A stream has one byte b, how many bits its numbers take, one byte for how many are larger, the low b bits of all numbers
-one after the other, and of each larger one its place (a byte) and what is above its low bits. The b is taken, from 0 to
-32, that needs the least room; the smallest among equals. Numbers outside of streams, and those above the bits, have
-seven bits a byte, the lowest first, and the highest bit of a byte says that another one follows.
+A stream has one byte b, how many bits its numbers take, one byte for how many are larger, the low b
+bits of all numbers one after the other, and of each larger one its place (a byte) and what is above
+its low bits. The b is taken, from 0 to 32, that needs the least room; the smallest among equals.
+Numbers outside of streams, and those above the bits, have seven bits a byte, the lowest first, and
+the highest bit of a byte says that another one follows.
 
-After the last row come eight bytes more, because compiled code (``src/native/segments/packed_rows.hpp``) reads eight at
-a time. It is tested against the plain functions of ``tests/support/twins/packed_rows.py``.
+After the last row come eight bytes more, because compiled code
+(``src/native/segments/packed_rows.hpp``) reads eight at a time. It is tested against the plain
+functions of ``tests/support/twins/packed_rows.py``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -41,41 +43,62 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Ints
 
-    Read = tuple[Ints, Ints, Ints]
-
 PADDING: Final = 8
-
-
-def packed_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uint8], Ints]:
-    """Return rows packed one after the other, without what comes after the last, and where each ends.
-
-    Shapes
-    ------
-    lengths : (r,), from 1; labels, counts : (n,), labels ascending in each row; returned : (bytes,), (r,)
-    """
-    return _native.pack_rows(*(np.ascontiguousarray(array, np.int64) for array in (lengths, labels, counts)))
-
-
-def unpacked_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Return the lengths of rows, and their labels and counts one after the other; refuse what cannot be a row.
-
-    A row that starts where it stops has no entry.
-
-    Shapes
-    ------
-    packed : (bytes,), with the eight after the last row; starts, stops : (r,); returned : (r,), (n,), (n,)
-    """
-    first, last = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(stops, np.int64)
-    return _native.unpack_rows(packed, first, last, n_labels)
-
+"""How many bytes come after the last packed row."""
 
 _MAX_LOOPED_ROWS: Final = 32
 """Rows up to which each is read by itself, which is faster than all at once."""
 
 
+class RowEntries(NamedTuple):
+    """The entries of rows, one row after the other.
+
+    Shapes
+    ------
+    lengths : (r,); labels, counts : (n,)
+    """
+
+    lengths: Ints
+    labels: Ints
+    counts: Ints
+
+
+def pack_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uint8], Ints]:
+    """Return rows packed one after the other, and where each ends.
+
+    What comes after the last row (`PADDING`) is left out.
+
+    Shapes
+    ------
+    lengths : (r,), from 1; labels, counts : (n,), labels ascending in each row;
+    returned : (bytes,), (r,)
+    """
+    return _native.pack_rows(
+        lengths=np.ascontiguousarray(lengths, np.int64),
+        labels=np.ascontiguousarray(labels, np.int64),
+        counts=np.ascontiguousarray(counts, np.int64),
+    )
+
+
+def unpack_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> RowEntries:
+    """Return rows with their entries, one after the other; refuse what cannot be a row.
+
+    A row that starts where it stops has no entry.
+
+    Shapes
+    ------
+    packed : (bytes,), with the eight after the last row; starts, stops : (r,)
+    """
+    first = np.ascontiguousarray(starts, np.int64)
+    last = np.ascontiguousarray(stops, np.int64)
+    return RowEntries(*_native.unpack_rows(packed, first, last, n_labels))
+
+
 @dataclass(frozen=True, eq=False)
 class SiteRows:
-    """Rows of one site: tuples of ranks in lexicographic order, and their entries, labels ascending.
+    """Rows of one site.
+
+    Tuples are ranks in lexicographic order; the labels of a row ascend.
 
     Shapes
     ------
@@ -88,21 +111,32 @@ class SiteRows:
     counts: Ints
 
     @classmethod
-    def of_keys(cls, known: TupleSet, keys: Ints, counts: Ints, n_labels: int) -> SiteRows:
-        """Return rows with the entries ``row * n_labels + label``, ascending; rows without an entry are left out."""
+    def from_keys(cls, tuples: TupleSet, keys: Ints, counts: Ints, n_labels: int) -> SiteRows:
+        """Return rows with the entries ``row * n_labels + label``, ascending.
+
+        Rows without an entry are left out.
+        """
         rows, labels = np.divmod(keys, max(n_labels, 1))
-        lengths, tuples = np.bincount(rows, minlength=len(known)), known.rows()
+        lengths = np.bincount(rows, minlength=len(tuples))
+        row_tuples = tuples.rows()
         if not lengths.all():
-            tuples, lengths = tuples[lengths > 0], lengths[lengths > 0]
-        return cls(tuples, lengths, labels, counts)
+            row_tuples = row_tuples[lengths > 0]
+            lengths = lengths[lengths > 0]
+        return cls(row_tuples, lengths, labels, counts)
 
     @classmethod
-    def joined(cls, rows: Sequence[SiteRows]) -> SiteRows:
+    def join(cls, rows: Sequence[SiteRows]) -> SiteRows:
         """Return rows side by side: all of the first are before those of the second, and so on."""
-        names = ("tuples", "lengths", "labels", "counts")
-        return rows[0] if len(rows) == 1 else cls(*(np.concatenate([getattr(r, name) for r in rows]) for name in names))
+        if len(rows) == 1:
+            return rows[0]
+        return cls(
+            tuples=np.concatenate([part.tuples for part in rows]),
+            lengths=np.concatenate([part.lengths for part in rows]),
+            labels=np.concatenate([part.labels for part in rows]),
+            counts=np.concatenate([part.counts for part in rows]),
+        )
 
-    def named(self, tokens: Ints, labels: Ints) -> SiteRows:
+    def with_ranks(self, tokens: Ints, labels: Ints) -> SiteRows:
         """Return the rows with other ranks for tokens and labels, which keep their order."""
         return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
 
@@ -126,20 +160,21 @@ class PlainEntries:
         """Return whether a span cannot be one."""
         return bool(((stops > self.n_units) | (stops - starts > self._n_labels)).any())
 
-    def read(self, starts: Ints, stops: Ints) -> Read:
-        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
+    def read(self, starts: Ints, stops: Ints) -> RowEntries:
+        """Return rows with their entries, one after the other, or refuse them."""
         lengths = stops - starts
         if len(starts) <= _MAX_LOOPED_ROWS:
             pieces = [self.array[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-            read = np.concatenate([self.array[:0], *pieces])
-        elif (starts[1:] == stops[:-1]).all():
-            read = self.array[starts[0] : stops[-1]]
+            entries = np.concatenate([self.array[:0], *pieces])
+        elif (starts[1:] == stops[:-1]).all():  # one range of the file
+            entries = self.array[starts[0] : stops[-1]]
         else:
-            read = self.array[ranges(starts, lengths)]
-        labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
+            entries = self.array[ranges(starts, lengths)]
+        labels = entries["label"].astype(np.int64)
+        counts = entries["count"].astype(np.int64)
         if len(labels) and (int(labels.max()) >= self._n_labels or int(counts.min()) < 1):
             raise ValueError("an entry names a label that does not exist, or counts nothing")
-        return lengths, labels, counts
+        return RowEntries(lengths, labels, counts)
 
 
 class PackedEntries:
@@ -163,12 +198,12 @@ class PackedEntries:
         """Return whether a span cannot be one."""
         return bool((stops > self.n_units).any())
 
-    def read(self, starts: Ints, stops: Ints) -> Read:
-        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
-        return unpacked_rows(self.array, starts, stops, self._n_labels)
+    def read(self, starts: Ints, stops: Ints) -> RowEntries:
+        """Return rows with their entries, one after the other, or refuse them."""
+        return unpack_rows(self.array, starts, stops, self._n_labels)
 
 
-def stored_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | PackedEntries:
+def read_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | PackedEntries:
     """Return the entries that a file holds, checked."""
     entries = stored.take("entries", "uint8", (None, None))
     widths = stored.take("entry_widths", "uint8", (2,)).tolist()
@@ -188,76 +223,106 @@ def entries_in(arrays: Mapping[str, Array]) -> int:
     return int(arrays["n_entries"][0]) if "n_entries" in arrays else len(arrays["entries"])
 
 
-def entry_arrays(rows: Sequence[SiteRows], *, packed: bool | None) -> tuple[dict[str, Array], list[Ints]]:
+def entry_arrays(
+    rows: Sequence[SiteRows], *, packed: bool | None
+) -> tuple[dict[str, Array], list[Ints]]:
     """Return the arrays of entries, and where the span of each row of each site ends.
 
-    Entries are side by side or packed; with None whichever is smaller: that is packed, but for short rows.
+    Entries are side by side or packed; with None whichever is smaller: that is packed, but for
+    short rows.
     """
     if packed is not None:
-        return _packed_arrays(rows) if packed else _plain_arrays(rows)
-    small, plain = _packed_arrays(rows), _plain_arrays(rows)
-    return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
+        return _pack_arrays(rows) if packed else _plain_arrays(rows)
+    packed_arrays, packed_ends = _pack_arrays(rows)
+    plain_arrays, plain_ends = _plain_arrays(rows)
+    if packed_arrays["entries"].nbytes < plain_arrays["entries"].nbytes:
+        return packed_arrays, packed_ends
+    return plain_arrays, plain_ends
 
 
 def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints]]:
-    """Return the arrays of entries side by side, and where the span of each row of each site ends."""
-    n_entries, first, ends = sum(len(site.counts) for site in rows), 0, []
-    widths = [
-        np.min_scalar_type(max((int(part.max(initial=0)) for part in parts), default=0)).itemsize
-        for parts in ([site.labels for site in rows], [site.counts for site in rows])
-    ]
-    entries = np.empty(n_entries, np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")]))
+    """Return the arrays of entries side by side, and where each row's span ends, by site."""
+    n_entries = sum(len(site.counts) for site in rows)
+    label_width = _width([site.labels for site in rows])
+    count_width = _width([site.counts for site in rows])
+    kind = np.dtype([("label", f"<u{label_width}"), ("count", f"<u{count_width}")])
+    entries = np.empty(n_entries, kind)
+    first = 0
+    ends = []
     for site in rows:
         stop = first + len(site.counts)
-        entries["label"][first:stop], entries["count"][first:stop] = site.labels, site.counts
+        entries["label"][first:stop] = site.labels
+        entries["count"][first:stop] = site.counts
         ends.append(first + np.cumsum(site.lengths, dtype=np.int64))
         first = stop
-    whole = entries.view(np.uint8).reshape(n_entries, sum(widths))
-    return {"entries": whole, "entry_widths": np.array(widths, np.uint8)}, ends
+    arrays = {
+        "entries": entries.view(np.uint8).reshape(n_entries, label_width + count_width),
+        "entry_widths": np.array([label_width, count_width], np.uint8),
+    }
+    return arrays, ends
 
 
-def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints]]:
+def _width(parts: Sequence[Ints]) -> int:
+    """Return how many bytes the largest of these numbers takes."""
+    largest = max((int(part.max(initial=0)) for part in parts), default=0)
+    return np.min_scalar_type(largest).itemsize
+
+
+def _pack_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints]]:
     """Return the arrays of packed rows, and where the span of each row of each site ends."""
     pieces: list[NDArray[np.uint8]] = []
-    ends, first = [], 0
+    ends = []
+    first = 0
     for site in rows:
-        packed, own = packed_rows(site.lengths, site.labels, site.counts)
+        packed, site_ends = pack_rows(site.lengths, site.labels, site.counts)
         pieces.append(packed)
-        ends.append(first + own)
+        ends.append(first + site_ends)
         first += len(packed)
-    whole = np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]).reshape(-1, 1)
-    n_entries = narrow(np.array([sum(len(site.counts) for site in rows)]))
-    return {"entries": whole, "entry_widths": np.zeros(2, np.uint8), "n_entries": n_entries}, ends
+    n_entries = sum(len(site.counts) for site in rows)
+    arrays = {
+        "entries": np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]).reshape(-1, 1),
+        "entry_widths": np.zeros(2, np.uint8),
+        "n_entries": narrow(np.array([n_entries])),
+    }
+    return arrays, ends
 
 
-def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int) -> SiteRows:
+def add_rows(
+    terms: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int
+) -> SiteRows:
     """Return the sum of rows of one site, each with its sign; refuse a count below zero.
 
     Parameters
     ----------
-    held : sequence of (sign, SiteRows)
+    terms : sequence of (sign, SiteRows)
         With common ranks of tokens and labels.
     length : int
         How many tokens a tuple has.
     n_tokens, n_labels : int
         How many there are.
     """
-    held = [(sign, rows) for sign, rows in held if len(rows.tuples)]
-    if not held:
+    terms = [(sign, rows) for sign, rows in terms if len(rows.tuples)]
+    if not terms:
         none = np.empty(0, np.int64)
         return SiteRows(np.empty((0, length), np.int64), none, none, none)
-    if len(held) == 1 and held[0][0] > 0:  # nothing to add: in the right order as it is
-        return held[0][1]
-    known, index = TupleSet.collect(np.concatenate([rows.tuples for _, rows in held]), n_tokens)
-    n_entries, n_labels = sum(len(rows.counts) for _, rows in held), max(n_labels, 1)
-    keys, counts = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
-    row, entry = 0, 0
-    for sign, rows in held:
-        here = slice(entry, entry + len(rows.counts))
-        keys[here] = np.repeat(index[row : row + len(rows.tuples)], rows.lengths) * n_labels + rows.labels
-        counts[here] = sign * rows.counts
-        row, entry = row + len(rows.tuples), here.stop
-    summed, totals = sum_by_key(keys, counts, len(known) * n_labels)
+    if len(terms) == 1 and terms[0][0] > 0:  # nothing to add: in the right order as it is
+        return terms[0][1]
+    tuples, index = TupleSet.collect(np.concatenate([rows.tuples for _, rows in terms]), n_tokens)
+    n_entries = sum(len(rows.counts) for _, rows in terms)
+    n_labels = max(n_labels, 1)
+    # one key and one signed count for each entry of each term
+    keys = np.empty(n_entries, np.int64)
+    counts = np.empty(n_entries, np.int64)
+    first_row = 0
+    first_entry = 0
+    for sign, rows in terms:
+        entries = slice(first_entry, first_entry + len(rows.counts))
+        row_numbers = index[first_row : first_row + len(rows.tuples)]
+        keys[entries] = np.repeat(row_numbers, rows.lengths) * n_labels + rows.labels
+        counts[entries] = sign * rows.counts
+        first_row += len(rows.tuples)
+        first_entry = entries.stop
+    distinct_keys, totals = sum_by_key(keys, counts, len(tuples) * n_labels)
     if (totals < 0).any():
         raise never_stored()
-    return SiteRows.of_keys(known, summed, totals, n_labels)
+    return SiteRows.from_keys(tuples, distinct_keys, totals, n_labels)
