@@ -169,11 +169,11 @@ def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
 
 def check_bounds(name: str, followed: Followed, bounds: Any) -> None:
     """Refuse bounds that are given and are not those of a model that exists."""
-    wanted = Bounds.from_parameter(followed.bounds)
-    if followed.bounds is not None and wanted != Bounds.from_parameter(bounds):
+    followed_bounds = Bounds.from_parameter(followed.bounds)
+    if followed.bounds is not None and followed_bounds != Bounds.from_parameter(bounds):
         raise FollowError(
-            f"{name} has bounds={bounds}, not {wanted.parameter}: leave the option out, set them "
-            "with set_params(bounds=...) and save, or name another model."
+            f"{name} has bounds={bounds}, not {followed_bounds.parameter}: leave the option out, set "
+            "them with set_params(bounds=...) and save, or name another model."
         )
 
 
