@@ -555,7 +555,7 @@ def _have_same_sites(sites: Sites, other: Sites) -> bool:
 
 def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
     """Refuse a model whose counts are of ranges of numbers: contexts are tokens here, so the figures would be wrong."""
-    if model.state.cells is not None:
+    if model.state.layout.cells is not None:
         raise ValueError(f"The {name} reads numbers, and the paper's model tokens: fit it with kernel='positional'.")
 
 
