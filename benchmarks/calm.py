@@ -73,7 +73,8 @@ def named(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
 
 def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
     """Return the share of nodes, or of tuples, that both models have; None where the first has none."""
-    forests = [model.state.cells.forest for model in (before, after) if isinstance(model.state.cells, TreeCells)]
+    cells = [model.state.layout.cells for model in (before, after)]
+    forests = [own.forest for own in cells if isinstance(own, TreeCells)]
     if len(forests) < 2:
         tuples = {site for site in before.sites_.positions if len(site) > 1}
         return len(tuples & set(after.sites_.positions)) / len(tuples) if tuples else None
@@ -97,8 +98,8 @@ def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | Non
 
 def _cuts(model: MemoryClassifier) -> NDArray[np.int64]:
     """Return what each step of each column of bytes stands for: (columns, 256)."""
-    assert isinstance(model.state.cells, TreeCells)
-    codes = model.state.cells.codes
+    assert isinstance(model.state.layout.cells, TreeCells)
+    codes = model.state.layout.cells.codes
     of_columns = [
         *(cuts.view(np.int64) for cuts in codes.cuts),
         *(np.ascontiguousarray(names[:, :8]).view(np.int64).ravel() for names in codes.names),

@@ -32,6 +32,7 @@ from hammemo import MemoryRegressor
 from hammemo.estimators.number_predictor import NumberPredictor
 from hammemo.kernels.cells.error_sizes import ErrorSizes
 from hammemo.paper.experiments.measuring import heading
+from hammemo.tasks.numbers.answer import answering
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import NumberRows
 from hammemo.tokens.questions import QuestionForm
@@ -194,7 +195,7 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
 
 def predict_plainly(state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float) -> Floats:
     """Return the intervals of a state with the errors and the quantiles of before."""
-    answers = replace(state.answering, errors=errors)
+    answers = replace(answering(state), errors=errors)
     predictor = NumberPredictor(answers, QuestionForm(state.columns, "token"), Vocabulary())
     return predictor.predict_interval(X, coverage)
 

@@ -384,8 +384,8 @@ def test_numbers_are_shown_with_their_ranges_and_labels_with_probabilities() -> 
     y = np.where(X["age"] > 40, "old", "young")
     for clf in (MemoryClassifier().fit(X, y), MemoryClassifier(vote="sum").fit(X, y)):
         explanation = clf.explain(X.iloc[0])
-        assert clf.state.cells is not None
-        wanted = clf.state.cells.range_of(0, X["age"][0])
+        assert clf.state.layout.cells is not None
+        wanted = clf.state.layout.cells.range_of(0, X["age"][0])
         assert explanation.ranges == (wanted, None)
         names = [tick.get_text() for tick in explanation.plot().get_yticklabels()]
         assert any(name.startswith("age: ") and str(wanted) in name for name in names)

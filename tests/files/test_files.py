@@ -73,7 +73,7 @@ def test_a_classifier_comes_back_and_goes_on_learning(name: str, verify: bool, p
         np.testing.assert_array_equal(again.class_scores(queries_for(clf)), clf.class_scores(queries_for(clf)))
     labels: Any = [7, 8] if name == "layout open" else ["new", "yes"]
     for model in (clf, again):
-        last = "new" if clf.state.cells is None else -8.25
+        last = "new" if clf.state.layout.cells is None else -8.25
         model.partial_fit([["a", 5, last], ["b", 1, 0.5]], labels)
         model.forget([["a", 5, last]], labels[:1])
     assert again.memory_.state_bytes() == clf.memory_.state_bytes()
@@ -656,7 +656,7 @@ def test_mutated_files_do_no_harm() -> None:
 
 
 def test_a_tree_of_any_shape_is_refused_or_answers_in_time_linear_in_the_file(path: Path) -> None:
-    name = next(name for name, model in CLASSIFIERS.items() if isinstance(model.state.cells, TreeCells))
+    name = next(name for name, model in CLASSIFIERS.items() if isinstance(model.state.layout.cells, TreeCells))
     model, outcomes = CLASSIFIERS[name], set()
 
     def seconds(data: bytes) -> float:

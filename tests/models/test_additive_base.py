@@ -68,7 +68,7 @@ def test_rows_that_are_not_kept_give_the_same_base_in_any_order() -> None:
 
 def test_a_label_that_comes_later_has_no_base() -> None:
     model = copy.deepcopy(MODEL).partial_fit(X[600:610], np.full(10, 7))
-    cells = model.state.cells
+    cells = model.state.layout.cells
     assert isinstance(cells, TreeCells)
     ratios = cells.base.ratios(
         *cells.codes.plain(cells.codes.rows(model.view().read(X[:5]))), model.state.memory.labels
@@ -113,9 +113,9 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
     from hammemo.edits.editing import take_state
 
     state = MODEL.state
-    other: Any = MemoryClassifier(random_state=0).fit(X[["a", "b"]], Y).state.cells
-    assert isinstance(state.cells, TreeCells)
-    base = state.cells.base
+    other: Any = MemoryClassifier(random_state=0).fit(X[["a", "b"]], Y).state.layout.cells
+    assert isinstance(state.layout.cells, TreeCells)
+    base = state.layout.cells.base
     wrong = [
         other.base,
         replace(base, counts=-base.counts),
@@ -123,7 +123,7 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
     ]
     for one in wrong:
         broken = copy.deepcopy(MODEL)
-        take_state(broken, state.with_layout(state.layout._replace(cells=replace(state.cells, base=one))))
+        take_state(broken, state.but(layout=state.layout._replace(cells=replace(state.layout.cells, base=one))))
         save(broken, tmp_path / "model")
         with pytest.raises(FileError, match=r"additive base|coefficients|counts"):
             load(tmp_path / "model")

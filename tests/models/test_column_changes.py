@@ -13,7 +13,7 @@ import pytest
 
 from hammemo import MemoryClassifier, Rolling, load, save
 from hammemo.edits.editing import edit, take_state
-from hammemo.edits.refit import with_choice
+from hammemo.edits.take_choice import take_choice
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError, NotStoredError
@@ -223,7 +223,7 @@ def test_an_opened_model_takes_the_kinds_of_its_first_rows() -> None:
     assert clf.refit().digest() == MemoryClassifier().fit(listed(FRACTIONS), LABELS).digest()
     asked = MemoryClassifier(numeric=[1], vote="sum").open(2)
     assert asked.state.columns.kinds == "sn"
-    assert asked.state.cells is not None
+    assert asked.state.layout.cells is not None
     asked.learn_one(["u", 3], "a").partial_fit(listed(WHOLE), LABELS)
     assert asked.forget(listed(WHOLE), LABELS).forget_one(["u", 3], "a").classes_.tolist() == []
 
@@ -233,7 +233,7 @@ def test_a_served_choice_takes_kinds_and_cutting_as_refit_does() -> None:
     clf.partial_fit(listed(FRACTIONS), LABELS, choose=False)
     take_state(clf, clf.state.but(cutting=Cutting("pad", None)))  # of documents that were learnt once
     chosen = clf.snapshot().refit()
-    edit(clf, lambda model: with_choice(model.settings(), model.state, chosen.state))
+    edit(clf, lambda model: take_choice(model.settings(), model.state, chosen.state))
     assert [model.cutting_ for model in (chosen, clf)] == [None, None]  # these are the rows of a table
     assert (clf.state.columns.kinds, clf.digest()) == ("sn", chosen.digest())
 

@@ -73,8 +73,8 @@ def test_ranges_that_are_counted_need_no_rows() -> None:
     X, y = mixed()
     clf = MemoryClassifier(vote="sum", keep=False).fit(X, y)
     found = column_values(clf.state, ["age"])
-    assert clf.state.cells is not None
-    cuts = clf.state.cells.ranges[0]
+    assert clf.state.layout.cells is not None
+    cuts = clf.state.layout.cells.ranges[0]
     expected = np.bincount(np.searchsorted(cuts, X["age"].dropna(), side="right"), minlength=len(cuts) + 1)
     assert found.counts.sum(axis=1).tolist() == [*expected.tolist(), int(X["age"].isna().sum())]
     with pytest.raises(ValueError, match="keep=True"):

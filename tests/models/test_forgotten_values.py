@@ -87,8 +87,8 @@ def test_a_forgotten_number_and_another_one_between_the_same_cuts_leave_the_same
         X = pd.DataFrame({"salary": rng.normal(50_000, 9_000, n), "town": rng.choice(["Bonn", "Köln"], n)})
         y = (X.salary + 9_000 * (X.town == "Bonn") + rng.normal(0, 4_000, n) > 54_000).to_numpy()
         model, other = MemoryClassifier().fit(X, y), X.copy()
-        assert isinstance(model.state.cells, TreeCells)
-        other.loc[n - 1, "salary"] = other_value(model.state.cells.codes.cuts[0], float(X.salary[n - 1]), rng)
+        assert isinstance(model.state.layout.cells, TreeCells)
+        other.loc[n - 1, "salary"] = other_value(model.state.layout.cells.codes.cuts[0], float(X.salary[n - 1]), rng)
         models = model.forget(X[-1:], y[-1:]), MemoryClassifier().fit(other, y).forget(other[-1:], y[-1:])
         for name, one in zip("ab", models, strict=True):
             save(one, tmp_path / name, force=True)
@@ -131,7 +131,7 @@ def test_single_queries_and_batches_find_the_same_names(tmp_path: Path) -> None:
 
 def test_the_bytes_of_names_are_those_of_their_hashes() -> None:
     X, y = people()
-    codes = MemoryClassifier().fit(X, y).state.cells.codes  # type: ignore[union-attr]
+    codes = MemoryClassifier().fit(X, y).state.layout.cells.codes  # type: ignore[union-attr]
     assert codes is not None
     names = Contexts(np.array([["Ann"], [PERSON], ["stranger"]], object)).vocabulary
     assert [codes.name_code(0, name) for name in names.tolist()] == codes.name_codes(names)[:, 0].tolist()

@@ -21,6 +21,13 @@ def test_every_recipe_is_recorded() -> None:
 
 def test_a_compiled_regressor_answers_as_the_model_does() -> None:
     assert not [name for name, expected in EXPECTED.items() if "compiled" in expected]
+    assert not [name for name, expected in EXPECTED.items() if "compiled intervals" in expected]
+
+
+def test_intervals_of_every_regressor_with_rows_are_recorded() -> None:
+    regressors = [name for name in EXPECTED if name.startswith("numbers, ") and EXPECTED[name]["answers"]]
+    assert len(regressors) >= 30
+    assert all(len(EXPECTED[name]["intervals"]) == 2 * len(EXPECTED[name]["answers"]) for name in regressors)
 
 
 @pytest.mark.filterwarnings("ignore:Rows were forgotten")
@@ -33,6 +40,7 @@ def test_a_model_is_and_answers_to_the_bit_as_it_did(name: str) -> None:
         assert recorded == EXPECTED[name]
         return
     # NumPy's exponentials and BLAS have other last bits here.
-    hexadecimal = (recorded["answers"], EXPECTED[name]["answers"])
-    answers, expected = ([float.fromhex(value) for value in values] for values in hexadecimal)
-    np.testing.assert_allclose(answers, expected, rtol=1e-9)
+    for part in ("answers", "intervals"):
+        values = [float.fromhex(value) for value in recorded.get(part, [])]
+        expected = [float.fromhex(value) for value in EXPECTED[name].get(part, [])]
+        np.testing.assert_allclose(values, expected, rtol=1e-9)

@@ -11,6 +11,7 @@ import pytest
 from hammemo import MemoryRegressor
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.kernels.additive.additive import FOLDS
+from hammemo.tasks.numbers.answer import answering
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, interval_answers, predict_held_out
 from hammemo.tasks.numbers.sums import NumberRows
 from hammemo.votes.number_weights import NumberWeights, fit_weights, unseen_errors
@@ -72,8 +73,8 @@ def test_predictions_without_a_row_are_those_of_a_model_that_forgot_it() -> None
     state = model.state
     held_out = predict_held_out(state)
     assert held_out is not None
-    predicted = state.answering.numbers(held_out.predicted)
-    targets = state.answering.numbers(held_out.targets.astype(np.float64))
+    predicted = answering(state).numbers(held_out.predicted)
+    targets = answering(state).numbers(held_out.targets.astype(np.float64))
     differences = []
     for target, number in zip(targets[:40], predicted[:40], strict=True):
         place = int(np.abs(y - target).argmin())

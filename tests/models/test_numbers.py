@@ -65,7 +65,7 @@ def same(one: MemoryClassifier, other: MemoryClassifier, folder: Path) -> bool:
 def test_forget_and_refit_is_fit_of_the_rest_to_the_byte(tmp_path: Path) -> None:
     X, y = frame()
     clf = MemoryClassifier().fit(X, y)
-    assert isinstance(clf.state.cells, TreeCells)
+    assert isinstance(clf.state.layout.cells, TreeCells)
     clf.forget(X.iloc[:40], y[:40]).refit()
     rest = MemoryClassifier().fit(X.iloc[40:], y[40:])
     assert clf.digest(parts=True) == rest.digest(parts=True)
@@ -85,7 +85,7 @@ def test_batches_and_refit_are_fit_to_the_byte(batches: int, tmp_path: Path) -> 
 def test_models_of_different_cells_are_merged_by_their_rows(tmp_path: Path) -> None:
     X, y = frame()
     one, other = MemoryClassifier().fit(X[:150], y[:150]), MemoryClassifier().fit(X[150:], y[150:])
-    assert one.state.cells != other.state.cells
+    assert one.state.layout.cells != other.state.layout.cells
     with pytest.warns(UserWarning, match="different fitted weights"):
         together = one + other
     assert same(together.refit(), MemoryClassifier().fit(X, y), tmp_path)
@@ -108,7 +108,7 @@ def test_shards_of_one_layout_add_up(tmp_path: Path) -> None:
     shards = [whole.empty_like().partial_fit(X[k::3], y[k::3]) for k in range(3)]
     assert (shards[0] + shards[1] + shards[2]).memory_.state_bytes() == whole.memory_.state_bytes()
     other = MemoryClassifier().partial_fit(X[:10], y[:10], layout=whole)
-    assert other.state.cells is whole.state.cells
+    assert other.state.layout.cells is whole.state.layout.cells
 
 
 def test_single_edits_are_those_of_batches() -> None:
@@ -325,16 +325,16 @@ def test_compiled_cuts_refuse_what_is_no_column() -> None:
 def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     X, y = frame(80, seed)
     clf = MemoryClassifier().fit(X, y)
-    assert isinstance(clf.state.cells, TreeCells)
+    assert isinstance(clf.state.layout.cells, TreeCells)
     assert isinstance(clf.state.store, KeptRows)
-    rows = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0)
-    read = tree_weights.rows_of(clf.state.cells, clf.state.store.examples(), 0, clf.memory_.reader())
+    rows = tree_weights.rows_of(clf.state.layout.cells, clf.state.store.examples(), 0)
+    read = tree_weights.rows_of(clf.state.layout.cells, clf.state.store.examples(), 0, clf.memory_.reader())
     assert np.array_equal(rows.tree_counts, read.tree_counts)
     assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))
-    compiled = tree_weights.tree_features(clf.state.cells, rows)
+    compiled = tree_weights.tree_features(clf.state.layout.cells, rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_weights, "_native", twin)
-        assert np.array_equal(tree_weights.tree_features(clf.state.cells, rows), compiled)
+        assert np.array_equal(tree_weights.tree_features(clf.state.layout.cells, rows), compiled)
 
 
 def test_what_columns_are_worth_adds_up() -> None:
@@ -353,16 +353,16 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     X["town"] = X["town"].where(np.random.default_rng(seed).random(90) < 0.9)
     clf: Any = MemoryClassifier(missing="empty" if seed % 2 else "token").fit(X, y)
     examples = read_rows(clf, X[:60], y[:60], clf.state, np.arange(60) % 3).examples()
-    assert holds_trees(clf.state.cells, clf.sites_)
-    by_leaf = table_of_trees(clf.state.cells, examples, clf.sites_)
-    of_cells = CountTable.from_examples(clf.state.cells.counted(examples).with_used_labels(), clf.sites_)
+    assert holds_trees(clf.state.layout.cells, clf.sites_)
+    by_leaf = table_of_trees(clf.state.layout.cells, examples, clf.sites_)
+    of_cells = CountTable.from_examples(clf.state.layout.cells.counted(examples).with_used_labels(), clf.sites_)
     labels = of_cells.label_counts.labels
     assert by_leaf.label_counts.labels == labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
     for (name, mine), theirs in zip(found.items(), expected.values(), strict=True):
         assert mine.dtype == theirs.dtype, name
         assert np.array_equal(mine, theirs), name
-    none = table_of_trees(clf.state.cells, read_rows(clf, X[:1], y[:1], clf.state, [0]).examples(), clf.sites_)
+    none = table_of_trees(clf.state.layout.cells, read_rows(clf, X[:1], y[:1], clf.state, [0]).examples(), clf.sites_)
     assert not none.n_examples
 
 
@@ -393,7 +393,9 @@ def test_rows_of_an_edit_are_counted_one_by_one_or_at_leaves(n: int) -> None:
     model: Any = MemoryClassifier().fit(X, y)
     by_leaf = model.memory_.snapshot()
     examples = read_rows(model, more, labels, model.state).examples()
-    by_leaf.signed_sum = by_leaf.signed_sum.edit_in_bulk(table_of_trees(model.state.cells, examples, model.sites_), 1)
+    by_leaf.signed_sum = by_leaf.signed_sum.edit_in_bulk(
+        table_of_trees(model.state.layout.cells, examples, model.sites_), 1
+    )
     edited = model.snapshot().partial_fit(more, labels, choose=False)
     assert edited.memory_.state_bytes() == by_leaf.state_bytes()
     assert edited.forget(more, labels).memory_.state_bytes() == model.memory_.state_bytes()
@@ -419,9 +421,9 @@ def test_hashes_tell_rows_apart_where_most_columns_have_few_values(monkeypatch: 
 
     def measured() -> tuple[float, float]:
         clf = MemoryClassifier().fit(X[inside], y[inside])
-        assert isinstance(clf.state.cells, TreeCells)
+        assert isinstance(clf.state.layout.cells, TreeCells)
         assert isinstance(clf.state.store, KeptRows)
-        rows, words, _ = clf.state.cells.codes.distinct(clf.state.store.examples(), 0)
+        rows, words, _ = clf.state.layout.cells.codes.distinct(clf.state.store.examples(), 0)
         return len(np.unique(words)) / len(rows), log_loss(y[~inside], clf.predict_proba(X[~inside]))
 
     apart, loss = measured()
@@ -434,9 +436,9 @@ def test_hashes_tell_rows_apart_where_most_columns_have_few_values(monkeypatch: 
 def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     X = pd.DataFrame({"x": np.repeat(np.arange(60) * 1.5, 40)})
     clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
-    assert isinstance(clf.state.cells, TreeCells)
-    last = clf.state.cells.last_word
-    assert out_of_bag(clf.state.cells.forest, np.array([0, last], np.uint64), np.array([40, 40]), last).all()
+    assert isinstance(clf.state.layout.cells, TreeCells)
+    last = clf.state.layout.cells.last_word
+    assert out_of_bag(clf.state.layout.cells.forest, np.array([0, last], np.uint64), np.array([40, 40]), last).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0
 
 

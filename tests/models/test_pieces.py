@@ -12,7 +12,7 @@ from hammemo import LayoutError, MemoryClassifier
 from hammemo.kernels import AutoSites, PositionalHamming
 from hammemo.memories import Exact
 from hammemo.tasks.labels import size_warning
-from hammemo.tasks.labels.choose import FIRST_BATCH
+from hammemo.tasks.labels.schedule import FIRST_BATCH
 from hammemo.votes import LogLinear
 
 

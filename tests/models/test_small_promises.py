@@ -11,8 +11,8 @@ import pytest
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed, Tiered
-from hammemo.tasks.labels import answer as answering
 from hammemo.tasks.labels.scorer import Scorer
+from hammemo.tokens import row_slices
 from hammemo.votes import LogLinear
 
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 5, ["no", "no", "yes", "yes"] * 5
@@ -108,11 +108,11 @@ def test_many_rows_are_answered_some_at_a_time(as_given: Any, numbers: bool, mon
     for model in (clf, clf.compile()):
         ways = (model.predict, model.predict_proba, model.predict_log_proba, model.class_scores)
         whole = [way(X) for way in ways]
-        monkeypatch.setattr(answering, "ROWS_AT_ONCE", 7)
+        monkeypatch.setattr(row_slices, "ROWS_AT_ONCE", 7)
         for way, expected in zip(ways, whole, strict=True):
             np.testing.assert_array_equal(way(X), expected)
         monkeypatch.undo()
-    monkeypatch.setattr(answering, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(row_slices, "ROWS_AT_ONCE", 7)
     with pytest.raises(ValueError, match="features"):
         clf.predict(as_given([row[:2] for row in rows]))
 

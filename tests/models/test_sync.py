@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
-from hammemo.edits import learn, sync
+from hammemo.edits import sync
 from hammemo.memories import Exact
 from hammemo.stores import Digests
 from hammemo.stores.digest_store import DigestStore
@@ -233,7 +233,7 @@ def test_what_fails_in_the_middle_changes_nothing(error: Any, monkeypatch: pytes
         assert clf.state.n_examples == 60  # rows are forgotten by now, but no reader sees it
         raise error
 
-    monkeypatch.setattr(learn, "learn", fail)
+    monkeypatch.setattr(sync, "learn", fail)
     more, labels = frame(70, 1)
     with pytest.raises(error):
         clf.sync(more, labels, position="9")
@@ -292,9 +292,9 @@ def test_a_given_layout_and_declared_labels_stay() -> None:
     X, y = frame(200)
     base = model().fit(X, y)
     clf = model().partial_fit(X, y, layout=base, classes=["maybe"])
-    cells = clf.state.cells
+    cells = clf.state.layout.cells
     clf.sync(X[50:], y[50:], refit=True)
-    assert clf.state.cells == cells
+    assert clf.state.layout.cells == cells
     assert clf.classes_.tolist() == ["maybe", "no", "yes"]
     twin = base.empty_like().partial_fit(X[50:], y[50:], classes=["maybe"], choose=False).refit()
     assert clf.digest(parts=True)["counts"] == twin.digest(parts=True)["counts"]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryRegressor, NotStoredError
+from hammemo.edits.take_choice import take_choice
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.tasks.numbers import choose as numbers
 from hammemo.tasks.numbers.sums import NO_UNIT, TargetTooFarError, targets_of, whole_targets
 
 
@@ -169,7 +169,7 @@ def test_a_choice_that_was_made_beside_edits_is_outdated_by_a_target_that_it_doe
     X = np.arange(60.0)[:, None]
     quiet: Any = MemoryRegressor().fit(X, np.zeros(60))
     model: Any = quiet.snapshot().partial_fit(X, 0.01 * X[:, 0], choose=False)
-    after: Any = numbers.with_choice(model.settings(), model.state, quiet.state)
+    after: Any = take_choice(model.settings(), model.state, quiet.state)
     assert after.layout.exponent != NO_UNIT
     assert after.layout.digest == model.refit().state.layout.digest
 

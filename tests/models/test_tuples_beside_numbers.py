@@ -36,7 +36,7 @@ MODEL: Any = MemoryClassifier(random_state=0).fit(X[:1000], Y[:1000])
 def test_a_column_of_noise_numbers_hides_no_tuple() -> None:
     names = MemoryClassifier(random_state=0).fit(X[:1000].drop(columns="amount"), Y[:1000])
     apart, beside = (names.score(X[1000:].drop(columns="amount"), Y[1000:]), MODEL.score(X[1000:], Y[1000:]))
-    assert MODEL.state.cells.tuples
+    assert MODEL.state.layout.cells.tuples
     assert beside > apart - 0.02
     assert "tuples of them" in MODEL.state.layout.choices.kernel
 
@@ -53,9 +53,9 @@ def test_refit_gives_the_model_of_the_rows_that_are_left(tmp_path: Path) -> None
 
 def test_rows_counted_at_leaves_give_the_table_of_their_cells() -> None:
     examples = read_rows(MODEL, X[:300], Y[:300], MODEL.state, np.arange(300) % 3).examples()
-    assert holds_trees(MODEL.state.cells, MODEL.sites_)
-    by_leaf = table_of_trees(MODEL.state.cells, examples, MODEL.sites_)
-    of_cells = CountTable.from_examples(MODEL.state.cells.counted(examples).with_used_labels(), MODEL.sites_)
+    assert holds_trees(MODEL.state.layout.cells, MODEL.sites_)
+    by_leaf = table_of_trees(MODEL.state.layout.cells, examples, MODEL.sites_)
+    of_cells = CountTable.from_examples(MODEL.state.layout.cells.counted(examples).with_used_labels(), MODEL.sites_)
     labels = of_cells.label_counts.labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
     assert found.keys() == expected.keys()
@@ -78,8 +78,8 @@ def test_single_rows_and_contributions_agree_with_batches() -> None:
 def test_a_file_with_other_tuples_is_refused(tmp_path: Path, tuples: tuple[tuple[int, ...], ...]) -> None:
     broken = copy.deepcopy(MODEL)
     state = broken.state
-    assert isinstance(state.cells, TreeCells)
-    take_state(broken, state.with_layout(state.layout._replace(cells=replace(state.cells, tuples=tuples))))
+    assert isinstance(state.layout.cells, TreeCells)
+    take_state(broken, state.but(layout=state.layout._replace(cells=replace(state.layout.cells, tuples=tuples))))
     save(broken, tmp_path / "model")
     with pytest.raises(FileError, match="tuple"):
         load(tmp_path / "model")

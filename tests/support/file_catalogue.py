@@ -71,7 +71,7 @@ def classifiers() -> dict[str, MemoryClassifier]:
 
 def queries_for(model: MemoryClassifier | Predictor) -> Any:
     """Return the queries of such a model."""
-    cells = model.cells if isinstance(model, Predictor) else model.state.cells
+    cells = model.cells if isinstance(model, Predictor) else model.state.layout.cells
     return QUERIES if cells is None else NUMBER_QUERIES
 
 

@@ -30,7 +30,7 @@ from hammemo.tokens.user_input import ReadingRules, evidence_of
 from hammemo.tokens.zones import UTC_NAME
 
 if TYPE_CHECKING:
-    from hammemo.edits.state import RowsState
+    from hammemo.edits.state import AnyState
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
@@ -52,7 +52,7 @@ def asked(settings: ReadingRules, columns: ColumnSchema) -> Asked:
     return asked_columns(numeric, columns.listed(), columns.n)
 
 
-def can_decide(state: RowsState) -> bool:
+def can_decide(state: AnyState) -> bool:
     """Return whether kinds can be decided again: the rows are all there, and no layout was given."""
     if state.columns.types is None or state.pinned:
         return False
@@ -69,7 +69,7 @@ def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
     return columns.with_types_of(nothing).of_kinds(nothing.kinds(asked(settings, columns)))
 
 
-def check_numeric(settings: ReadingRules, state: RowsState) -> None:
+def check_numeric(settings: ReadingRules, state: AnyState) -> None:
     """Refuse a parameter that was set since, where kinds cannot be decided again."""
     columns = state.columns
     if columns.types is None or can_decide(state):
@@ -107,7 +107,7 @@ def decided_by_rows(
     return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
 
 
-def decided_by_tables(settings: ReadingRules, state: RowsState, tables: Iterable[Any]) -> ColumnSchema:
+def decided_by_tables(settings: ReadingRules, state: AnyState, tables: Iterable[Any]) -> ColumnSchema:
     """Decide kinds by tables that hold all rows."""
     columns = state.columns
     if columns.types is None or state.pinned:
@@ -136,7 +136,7 @@ def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, 
     return replace(examples, contexts=contexts)
 
 
-def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bool) -> ColumnSchema:
+def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: bool) -> ColumnSchema:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
     Without `choose`, only columns that cannot stay names become of another kind.
@@ -161,7 +161,7 @@ def decided_with(settings: ReadingRules, state: RowsState, X: Any, *, choose: bo
     return columns.with_types_of(together).of_kinds(after)
 
 
-def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> bool:
+def waits_for(settings: ReadingRules, state: AnyState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
     if types is None or _UNTYPED not in types or len(row) != len(types):
@@ -171,7 +171,7 @@ def waits_for(settings: ReadingRules, state: RowsState, row: Sequence[Any]) -> b
     return any(kind == _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
-def evidence(state: RowsState) -> Evidence:
+def evidence(state: AnyState) -> Evidence:
     """Return what the rows show; a model that keeps not all of them shows that there are values."""
     types, zones = state.columns.types, state.columns.zones
     assert types is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,13 +17,10 @@ from sklearn.base import BaseEstimator
 from hammemo._arrays.array_digest import array_digest
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
-from hammemo.tasks.labels.choose import held_out
-from hammemo.tasks.numbers.sums import NumberState
 from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
-    from hammemo._arrays.types import Array
-    from hammemo.edits.state import RowsState
+    from hammemo.edits.state import AnyState
     from hammemo.tokens.column_schema import ColumnSchema
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
@@ -34,19 +31,18 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
-def part_digests(parameters_of: BaseEstimator, state: RowsState) -> dict[str, str]:
+def part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[str, str]:
     """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
-    columns, kept, parameters = state.columns, state.kept, _described(parameters_of)
-    names = None if columns.names is None else [str(name) for name in columns.names]
-    parts = _number_parts(state, names) if isinstance(state, NumberState) else _label_parts(state, names)
+    columns, kept, parameters = state.columns, state.kept, describe_parameter(parameters_of)
+    parts = state.task.describe(state)
     if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
-        parameters["params"]["random_state"] = parts.seed  # as in files: a generator is described by its address
-    if isinstance(state, NumberState) and "bounds" in parameters["params"]:
+        parameters["params"]["random_state"] = state.seed  # as in files: a generator is described by its address
+    if "bounds" in parameters["params"]:
         bounds = canonical_bounds(parameters["params"].pop("bounds"))
         if bounds is not None:  # without bounds, digests are what they were before there were any
             parameters["params"]["bounds"] = bounds
     described = {
-        "parameters": [parameters, parts.seed],
+        "parameters": [parameters, state.seed],
         "layout": parts.layout,
         "declared": [*parts.declared, columns.kinds, columns.types, *_described_zones(columns)],
         "vote settings": parts.vote,
@@ -69,34 +65,10 @@ def _described_zones(columns: ColumnSchema) -> list[Any]:
     return [sorted(columns.zones.items())] if columns.zones else []
 
 
-class _StateParts(NamedTuple):
-    """What the states of labels and of numbers do not have in common, ready for JSON."""
-
-    seed: int
-    layout: list[Any]
-    declared: list[Any]
-    vote: Any
-    counts: str
-    weights: Mapping[str, Array]
-
-
-def _label_parts(state: Any, names: list[str] | None) -> _StateParts:
-    memory, measured, cutting = state.memory.now(), held_out(state), state.cutting
-    layout = [
-        memory.layout(),
-        state.sites.weights.tolist(),
-        state.pinned,
-        None if state.cells is None else state.cells.digest(),
-        None if measured is None else list(vars(measured).values()),
-    ]
-    cut = None if cutting is None else [cutting.short, cutting.pad]
-    declared = [memory.declared.tolist(), state.label_dtype.str, names, cut]
-    return _StateParts(memory.seed, layout, declared, _described(state.vote), memory.state_digest(), state.vote.state())
-
-
-def _number_parts(state: NumberState, names: list[str] | None) -> _StateParts:
-    counts = array_digest(state.memory.arrays())
-    return _StateParts(state.seed, [state.layout.digest, state.pinned], [names], None, counts, state.vote.arrays())
+def names_of(state: AnyState) -> list[str] | None:
+    """Return the names of columns as a digest has them."""
+    names = state.columns.names
+    return None if names is None else [str(name) for name in names]
 
 
 def whole_digest(parts: Mapping[str, str]) -> str:
@@ -113,12 +85,12 @@ def sorted_pairs(weights: Mapping[Any, Any]) -> list[list[Any]]:
     return [[key, weights[key]] for key in sorted(weights, key=lambda key: (str(type(key)), str(key)))]
 
 
-def _described(value: Any) -> Any:
+def describe_parameter(value: Any) -> Any:
     """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
     if isinstance(value, BaseEstimator):
         secret, codes = getattr(value, "secret", None), getattr(value, "given_codes", {})
         params = {
-            name: secret_digest(given) if name == secret else _described(given)
+            name: secret_digest(given) if name == secret else describe_parameter(given)
             for name, given in value.get_params(deep=False).items()
             if name not in codes and name not in UNSTORED
         }
@@ -129,7 +101,7 @@ def _described(value: Any) -> Any:
     if isinstance(value, Mapping):
         value = sorted_pairs(value)
     if isinstance(value, (list, tuple, range, np.ndarray)):
-        return [_described(entry) for entry in value]
+        return [describe_parameter(entry) for entry in value]
     if isinstance(value, np.generic):
         value = value.item()
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

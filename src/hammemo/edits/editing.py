@@ -17,11 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.threads import threads_used
 from hammemo._progress import progress_lines
-from hammemo.edits.learn import refuse_to_record
-from hammemo.edits.state import RowsState, way_to_refit
-from hammemo.tokens.labels import label_array
+from hammemo.edits.state import NOTHING_FITTED, AnyState, refuse_to_record, way_to_refit
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.user_input import CheckedRows, ReadingRules
+from hammemo.tokens.user_input import CheckedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +30,14 @@ if TYPE_CHECKING:
 Front = TypeVar("Front", bound="Versioned")
 
 
-def edit(model: Versioned, change: Callable[[Any], RowsState]) -> None:
+def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
     """Let a model take the state that `change` makes of a private version of it, as the next version."""
 
     def changed(private: Any) -> None:
         known = private.__dict__
-        before: RowsState | None = model.__dict__.get("_state")
+        before: AnyState | None = model.__dict__.get("_state")
         if before is not None:
-            known["_state"] = before.but(refitted=frozenset()) if before.refitted else before
+            known["_state"] = before.but(refitted=NOTHING_FITTED) if before.refitted else before
         known.pop("_bits", None)  # `Report.bits` of the version before
         n_jobs, verbose = known.get("n_jobs"), known.get("verbose", 0)
         if verbose or n_jobs is not None:
@@ -60,7 +58,7 @@ def known_state(model: object) -> Any:
     return vars(model).get("_state")
 
 
-def take_state(model: object, state: RowsState) -> None:
+def take_state(model: object, state: AnyState) -> None:
     """Give a private version of a model a state, and what scikit-learn keeps of its columns."""
     known = model.__dict__
     before = known.get("_state")
@@ -78,18 +76,18 @@ def take_state(model: object, state: RowsState) -> None:
 
 def name_columns(model: object, names: Array | None) -> Array | None:
     """Give the columns of a fitted model other names, or none; return those that they had."""
-    state: RowsState = model.__dict__["_state"]
+    state: AnyState = model.__dict__["_state"]
     take_state(model, state.but(columns=replace(state.columns, names=names)))
     return state.columns.names
 
 
-def apart(model: Front) -> Front:
+def copy_model(model: Front) -> Front:
     """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
     check_is_fitted(model)
     version = model.snapshot()
-    state: RowsState = version.__dict__.pop("_state")
+    state: AnyState = version.__dict__.pop("_state")
     copied = copy.deepcopy(version)
-    take_state(copied, state.apart())
+    take_state(copied, state.but(vote=copy.deepcopy(state.vote)))
     return copied
 
 
@@ -107,19 +105,14 @@ def warn_of_forgotten_rows(model: object) -> None:
     )
 
 
-def read_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    state: RowsState | None,
-    sample_weight: Any = None,
-    read_targets: Callable[[Any], Array] = label_array,
-) -> CheckedRows:
-    """Return what a user hands over to be learnt or forgotten, checked; without a state, as the first rows."""
-    settings: ReadingRules = model.settings()
+def read_rows(model: Any, X: Any, y: Any, state: AnyState | None, sample_weight: Any = None) -> CheckedRows:
+    """Return what a user hands over to be learned or forgotten, checked; without a state, as the first rows."""
+    settings = model.settings()
     check_missing_rule(settings.missing)
-    columns, X = (None, X) if state is None else (state.columns, state.cut(X))
-    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight, read_targets)
+    columns = None
+    if state is not None:
+        columns, X = state.columns, state.cut(X)
+    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight, settings.task.read_targets)
 
 
 def mute_forgetting_warning(model: Versioned) -> None:
@@ -127,7 +120,7 @@ def mute_forgetting_warning(model: Versioned) -> None:
     model.__dict__["_warned"] = True
 
 
-def _n_rows(state: RowsState) -> int:
+def _n_rows(state: AnyState) -> int:
     """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
     return state.n_examples + (0 if state.witness is None else state.witness.rows)
 

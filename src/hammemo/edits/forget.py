@@ -1,61 +1,83 @@
-"""Forgetting, from one state to the next: the exact inverse of learning. Layout and weights stay until a refit."""
+"""Forget rows: the exact inverse of learning. Layout and weights stay until a refit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hammemo.memories.errors import NotStoredError, not_held
-from hammemo.tasks.labels.count import count, count_batch
-from hammemo.tasks.labels.weigh import with_forgotten
 
 if TYPE_CHECKING:
+    from hammemo.edits.settings import EditSettings
     from hammemo.edits.state import ModelState
-    from hammemo.memories import Memory
+    from hammemo.edits.task import L, M, V
     from hammemo.stores.kept import Kept, ModelStore
-    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Examples
 
 
-def forget(settings: ModelSettings, state: ModelState, examples: Examples) -> ModelState:
-    """Remove examples: all of them, or `NotStoredError` is raised."""
-    memory, rows = state.memory.snapshot(), state.rows
+def forget(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples, *, is_known: bool = False
+) -> ModelState[L, M, V]:
+    """Remove examples: all of them, or `NotStoredError` is raised.
+
+    With `is_known`, the caller knows that the model has learned each of them.
+    """
+    task, rows = state.task, state.rows
     try:
         store = None if state.store is None else state.store.changed(examples, -1)
-        count_batch(memory, state.cells, examples, -1)
+        memory = task.count(state, [examples], -1)
     except NotStoredError:
         lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
         if lacking:
             raise not_held(lacking, len(examples)) from None
         raise
-    state = with_checked_memory(state, memory, store)
-    return with_forgotten(settings, state, examples) if len(examples) else state
+    memory = task.trust(memory, state) if is_known else trust_if_known(state, memory)
+    after = state.but(memory=memory, store=store)
+    if not len(examples):
+        return after
+    return note_forgotten(settings, after, examples)
 
 
-def forget_kept(state: ModelState, kept: Kept) -> ModelState:
+def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     """Remove rows or documents that another model keeps, or some of its own."""
-    memory = count(state.memory.snapshot(), state.cells, kept.batches(), -1)
-    return with_checked_memory(state, memory, None if state.store is None else state.store.plus(kept, -1))
+    memory = trust_if_known(state, state.task.count(state, kept.batches(), -1))
+    store = None if state.store is None else state.store.plus(kept, -1)
+    return state.but(memory=memory, store=store)
 
 
-def forget_everything(settings: ModelSettings, state: ModelState) -> ModelState:
-    """Remove all that was learnt, as `forget` of all rows does. Declared labels stay."""
-    memory = state.memory.empty_like()
-    memory.declare_labels(state.memory.declared)
+def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
+    """Remove all that was learned, as `forget` of all rows does. Declared labels stay."""
+    if state.holds_nothing:
+        return state
+    task = state.task
+    memory = task.declare(task.empty_memory(state), state.declared)
     store = state.store
-    if store is not None:  # of an empty model all rows are kept again, from the next one on
-        room = settings.empty_store(store.h, store.seed, state.vote, documents=state.documents is not None)
-        store = room if room is not None and room.stores_like(store) else store.emptied()
-    emptied = state.with_memory(memory, store=store)
-    return state if state.holds_nothing else with_forgotten(settings, emptied, None)
+    if store is not None:
+        store = _empty_room(settings, state, store)
+    return note_forgotten(settings, state.but(memory=memory, store=store), None)
 
 
-def with_checked_memory(state: ModelState, memory: Memory, store: ModelStore | None) -> ModelState:
-    """Return a state with a memory that has forgotten rows."""
-    mark_as_checked(state, memory)
-    return state.with_memory(memory, store=store)
+def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], store: ModelStore) -> ModelStore:
+    """Return an empty store: of an empty model all rows are kept again, from the next one on."""
+    is_of_documents = state.documents is not None
+    room = settings.empty_store(store.h, store.seed, state.vote, documents=is_of_documents)
+    if room is not None and room.stores_like(store):
+        return room
+    return store.emptied()
 
 
-def mark_as_checked(state: ModelState, memory: Memory) -> None:
-    """Note in a memory that has forgotten rows that each was looked up, where the store knows all rows."""
-    if state.store is not None and state.store.knows_all:
-        memory.forgot_unchecked = state.memory.forgot_unchecked
+def note_forgotten(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples | None
+) -> ModelState[L, M, V]:
+    """Note that rows were forgotten, so that the model may be stale; None where it is not known which."""
+    witness = state.witness
+    if witness is not None and examples is not None:
+        witness = witness.plus_examples(examples)
+    is_stale = state.stale or state.task.depends_on_rows(settings, state)
+    return state.but(witness=witness, stale=is_stale)
+
+
+def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:
+    """Return a memory that has forgotten rows, noting that each was looked up where the store knows all rows."""
+    if before.store is not None and before.store.knows_all:
+        return before.task.trust(memory, before)
+    return memory

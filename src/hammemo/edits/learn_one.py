@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
 from hammemo.edits.column_changes import waits_for
-from hammemo.edits.forget import mark_as_checked
-from hammemo.edits.learn import admit, label_ends
-from hammemo.edits.state import ModelState, Part
+from hammemo.edits.forget import note_forgotten, trust_if_known
+from hammemo.edits.learn import admit, choose_again_by_rows, learn_what_does_not_fit
+from hammemo.edits.task import DoesNotFitError
 from hammemo.explain.explanations import one_context
-from hammemo.tasks.labels.weigh import depends_on_rows
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.labels import common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import as_token
 from hammemo.tokens.wide_tables import pack_table
@@ -21,54 +19,75 @@ from hammemo.tokens.wide_tables import pack_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.tasks.labels.settings import ModelSettings
-    from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.tokens.user_input import ReadingRules
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.state import ModelState
+    from hammemo.edits.task import L, M, V
 
 
-def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any], label: Any, by: int) -> ModelState:
-    """Learn one example or, with -1, forget it: in microseconds."""
-    names, n = state.columns.names, state.columns.n
-    context = one_context(tokens, names, "learn_one" if by > 0 else "forget_one")
-    (context,) = state.cut([context])
-    if by > 0 and waits_for(settings, state, context):
+def learn_one(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], row: Sequence[Any], target: Any
+) -> ModelState[L, M, V]:
+    """Learn one row. Nothing is chosen, unless there was too little to choose by before."""
+    task = state.task
+    (context,) = state.cut([one_context(row, state.columns.names, "learn_one")])
+    if waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
-    if state.columns.kinds is None:
-        context = filled_tokens(context, settings.missing)
-    if len(context) != n:
-        raise ValueError(f"The model was fitted on rows of {n} values; this has {len(context)}.")
-    dtype = state.label_dtype
-    if by > 0 and not holds_label(dtype, label):
-        dtype = common_label_dtype(label_array([label]), label_ends(state))
-    if state.columns.kinds is not None:
-        context = one_row(settings, state.columns, state.columns.kinds, context)
-    (layout, held), store = state.parts[0], state.store
-    memory, cells = held.snapshot(), layout.cells
+    context = read_row(settings, state, context)
+    target, target_dtype = task.read_target(settings, state, target, 1)
+    try:
+        memory = task.count_one(state, context, target, 1)
+    except DoesNotFitError:
+        return learn_what_does_not_fit(settings, state, Examples.of([context], [target]), choose_again=True)
+    store = state.store
     if store is not None:
-        store = store.changed_one(context, label, by)
-    if cells is None:
-        memory.update_one(context, label, by)
-    else:
-        memory.update_one_row(cells, context, label, by)
-    parts = (Part(layout, memory),)
-    if by > 0:
-        return state.but(parts=parts, label_dtype=dtype, store=store)
-    mark_as_checked(state, memory)
-    witness = state.witness
-    if witness is not None:
-        witness = witness.plus_examples(Examples.of([context], [label]))
-    return state.but(parts=parts, store=store, witness=witness, stale=state.stale or depends_on_rows(settings, state))
+        store = store.changed_one(context, target, 1)
+    after = state.but(memory=memory, target_dtype=target_dtype, store=store)
+    if task.is_choice_due_at_once(after):
+        return choose_again_by_rows(settings, after)
+    return after
 
 
-def one_row(
-    settings: ReadingRules, columns: ColumnSchema, kinds: str, context: Sequence[Any], *, learning: bool = True
+def forget_one(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], row: Sequence[Any], target: Any
+) -> ModelState[L, M, V]:
+    """Forget one row, or raise `NotStoredError`."""
+    task = state.task
+    (context,) = state.cut([one_context(row, state.columns.names, "forget_one")])
+    context = read_row(settings, state, context)
+    target, _ = task.read_target(settings, state, target, -1)
+    store = state.store
+    if store is not None:
+        store = store.changed_one(context, target, -1)
+    memory = trust_if_known(state, task.count_one(state, context, target, -1))
+    after = state.but(memory=memory, store=store)
+    if state.witness is not None:
+        return note_forgotten(settings, after, Examples.of([context], [target]))
+    if state.stale:
+        return after  # it is noted already, and to note it again takes a microsecond
+    return note_forgotten(settings, after, None)
+
+
+def read_row(
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    context: Sequence[Any],
+    *,
+    learning: bool = True,
 ) -> list[Any]:
-    """Return the tokens of one row with numbers.
+    """Return the tokens of one row, or refuse it.
 
-    `learning` says that the row is learned or forgotten: in a question, times of any zone are converted.
+    `learning` says that the row is learned or forgotten: in a question, times of any zone are
+    converted.
     """
+    columns = state.columns
+    if len(context) != columns.n:
+        raise ValueError(f"The model was fitted on rows of {columns.n} values; this has {len(context)}.")
+    kinds = columns.kinds
+    if kinds is None:
+        return filled_tokens(context, settings.missing)
     if columns.packed:
-        return pack_table([list(context)], settings.missing, columns.listed())[0].tolist()  # type: ignore[no-any-return]
+        packed: list[Any] = pack_table([list(context)], settings.missing, columns.listed())[0].tolist()
+        return packed
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]

@@ -5,18 +5,20 @@ the other. A model that keeps all its rows knows the content of both sides. One 
 (:mod:`hammemo.stores.digest_store`) knows which rows of the table are new, and how many of its own are gone, but not
 what these held. They cannot be subtracted then, so all rows of the table are counted again under the same layout. A
 memory is a sum over rows, so this gives the same counts. A model that knows neither can only be fitted to the table.
-
-The steps are those of any model that keeps rows (`TableEdits`), so nothing here depends on what the model predicts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.edits.fit import fit, fit_again
+from hammemo.edits.forget import forget, forget_everything
+from hammemo.edits.learn import admit, learn
+from hammemo.edits.refit import refit as refit_state
 from hammemo.stores.digest_store import DigestStore
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.contexts import Examples, joined_examples
@@ -27,14 +29,17 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import aware_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hammemo._arrays.types import Array, Ints
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.state import ModelState
+    from hammemo.edits.task import L, M, ReadRows, V
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_schema import ColumnSchema
 
-Batch: TypeAlias = tuple[Any, Any, Any]
+Table: TypeAlias = tuple[Any, Any, Any]
 """Rows X, their labels or targets y, and how often each occurs: sample_weight, or None."""
 
 
@@ -145,22 +150,6 @@ def _dates(microseconds: Ints, zone: str | None) -> Array:
     return object_array(aware_time(moment, zone) for moment in microseconds.tolist())
 
 
-class TableEdits(NamedTuple):
-    """The edits of one kind of model, each a function that returns its next state."""
-
-    read: Callable[[Any, Any, Any, Any], CheckedRows]
-    """Rows X, y and sample_weight, checked as rows of a state or, without one, as first rows."""
-    admit: Callable[..., Any]
-    """A state whose columns are of the kinds that it decides together with a table X; `choose` as below."""
-    forget: Callable[[Any, Examples], Any]
-    forget_everything: Callable[[Any], Any]
-    learn: Callable[..., Any]
-    """A state and rows; with `choose=False` the layout stays."""
-    fit: Callable[[Any, CheckedRows], Any]
-    """A state that may be None, and all rows, which the next state is fitted to."""
-    refit: Callable[[Any], Any]
-
-
 def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
     """Compare what a store holds with all rows of a table; None where the store does not know all its rows.
 
@@ -206,43 +195,47 @@ def _by_digests(store: DigestStore, rows: Examples) -> Difference:
     return Difference(gone, n_gone, places[more > 0], more[more > 0], n_same)
 
 
-def compared(steps: TableEdits, state: Any, batches: Sequence[Batch]) -> tuple[Any, CheckedRows, Difference | None]:
+def compare(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], batches: Sequence[Table], read: ReadRows
+) -> tuple[ModelState[L, M, V], CheckedRows, Difference | None]:
     """Compare a fitted model with all rows of a table, in batches of (X, y, sample_weight) with at least one row.
 
     Return the state with its columns of the kinds that both decide, the rows as of these kinds, and the difference;
     that is None where the model does not know all its rows.
     """
     for X, _, _ in batches:
-        state = steps.admit(state, X)
-    rows = joined_rows([steps.read(X, y, state, weight) for X, y, weight in batches])
-    rows = rows if rows.counts.all() else rows[rows.counts > 0]
+        state = admit(settings, state, X)
+    rows = joined_rows([read(X, y, state, weight) for X, y, weight in batches])
+    if not rows.counts.all():
+        rows = rows[rows.counts > 0]
     return state, rows, difference(state.store, rows.examples())
 
 
 def sync(
-    steps: TableEdits,
-    state: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V] | None,
+    table: Table,
+    read: ReadRows,
     *,
     refit: bool = False,
     dry_run: bool = False,
-) -> tuple[Any, Synced]:
+) -> tuple[ModelState[L, M, V] | None, Synced]:
     """Return the state that holds just the rows of a table, and what the difference was.
 
-    With `refit`, it is the state that a fit makes of the table; the seed, declared labels and a given layout stay. With
-    `dry_run`, the state that is returned means nothing.
+    The table is (X, y, sample_weight), and `read` checks such rows. With `refit`, the state is the one that a fit makes
+    of the table; the seed, declared labels and a given layout stay. With `dry_run`, the state that is returned means
+    nothing.
     """
+    X, y, sample_weight = table
     if state is None:
-        rows = steps.read(X, y, None, sample_weight)
-        after = None if dry_run else steps.fit(None, rows)
+        rows = read(X, y, None, sample_weight)
+        after = None if dry_run else fit(settings, None, rows)
         return after, Synced(0, int(rows.counts.sum()), 0, "fitted", rows, None)
     _refuse_documents(state)
     if not len(y) or (sample_weight is not None and not np.any(sample_weight)):
-        return _without_rows(steps, state, refit=refit and not dry_run)
+        return _sync_with_nothing(settings, state, refit=refit and not dry_run)
     before = state
-    state, rows, found = compared(steps, state, [(X, y, sample_weight)])
+    state, rows, found = compare(settings, state, [table], read)
     if found is None and not refit:
         raise ValueError(
             "sync compares rows, and this model does not know all of its rows (keep=False, or more rows than it keeps "
@@ -253,13 +246,17 @@ def sync(
     if dry_run:
         return state, synced
     if fits:
-        return steps.fit(before, steps.read(X, y, None, sample_weight)), synced
+        again = read(X, y, None, sample_weight)
+        return fit_again(settings, before, again, settings.task.declared_targets(before)), synced
     if found is not None and found.gone is not None:
-        after = steps.forget(state, found.gone) if len(found.gone) else state
-        after = steps.learn(after, synced.new) if found.n_new else after
+        after = state
+        if len(found.gone):
+            after = forget(settings, after, found.gone)
+        if found.n_new:
+            after = learn(settings, after, synced.new)
     else:
-        after = steps.learn(steps.forget_everything(state), rows, choose=False)
-    return steps.refit(after) if refit else after, synced
+        after = learn(settings, forget_everything(settings, state), rows, choose_again=False)
+    return refit_state(settings, after) if refit else after, synced
 
 
 def _synced(rows: CheckedRows, found: Difference | None, *, is_fitted: bool) -> Synced:
@@ -270,17 +267,20 @@ def _synced(rows: CheckedRows, found: Difference | None, *, is_fitted: bool) -> 
     return Synced(found.n_gone, found.n_new, found.n_same, how, new, found.gone)
 
 
-def _without_rows(steps: TableEdits, state: Any, *, refit: bool) -> tuple[Any, Synced]:
+def _sync_with_nothing(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], *, refit: bool
+) -> tuple[ModelState[L, M, V], Synced]:
     """Forget everything: the content of no row is needed."""
-    kept, n, h = state.rows, state.n_examples, state.columns.width
+    kept, h = state.rows, state.columns.width
     gone = kept.examples() if kept is not None and kept.holds_all else None
-    after = steps.forget_everything(state)
     nothing = CheckedRows(np.empty((0, h), object), np.empty(0, object), np.empty(0, np.int64), state.columns)
-    return steps.refit(after) if refit else after, Synced(n, 0, 0, "edited", nothing, gone)
+    synced = Synced(state.n_examples, 0, 0, "edited", nothing, gone)
+    after = forget_everything(settings, state)
+    return refit_state(settings, after) if refit else after, synced
 
 
-def _refuse_documents(state: Any) -> None:
-    if state.cutting is not None or getattr(state, "documents", None) is not None:
+def _refuse_documents(state: ModelState[L, M, V]) -> None:
+    if state.cutting is not None or state.documents is not None:
         raise ValueError(
             "sync compares the rows of a table, and this model learnt documents: use forget_stream and "
             "partial_fit_stream."

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array
-    from hammemo.edits.state import ModelState
     from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]
@@ -157,7 +157,7 @@ def fit_documents(
     sample = examples if labels is None else examples.only(labels)
     settings = model.settings()
 
-    def take_counts(_: Any) -> ModelState:
+    def take_counts(_: Any) -> LabelState:
         return with_counted_stream(
             settings, state, memory, tell.kept, cutting=cutting, sample=sample
         )

@@ -45,13 +45,13 @@ from hammemo.engines.jobs import (
     take_prefix,
 )
 from hammemo.estimators.classifiers import MemoryClassifier, state_of_layout
-from hammemo.estimators.regressor import MemoryRegressor, read_targets
 from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
-from hammemo.tasks.labels.settings import ModelSettings, NumberSettings
-from hammemo.tasks.numbers.choose import fit_counted
-from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberRows, NumberState
+from hammemo.tasks.numbers.counted_tables import fit_table_of_numbers
+from hammemo.tasks.numbers.read import read_targets
+from hammemo.tasks.numbers.settings import NumberSettings
+from hammemo.tasks.numbers.sums import NO_VOTE, NumberLayout, NumberMemory, NumberRows, NumberState
 from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
@@ -67,14 +67,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.edits.state import ModelState
     from hammemo.engines.jobs import Arrays, Checkpoint, GroupReport, Groups, Shards
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.sources.tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.layout import LabelState
+    from hammemo.tasks.labels.settings import ModelSettings
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
 
@@ -542,7 +544,7 @@ class _TableFit:
     machines: Machines
     tell: GroupObserver
     seed: int
-    layout: ModelState | None
+    layout: LabelState | None
     work: SegmentsJob | None = None
     """What has made segments, if any."""
 
@@ -581,13 +583,14 @@ class _TableFit:
         """Return what the rows of the first pass are stored in."""
         if isinstance(self.settings, NumberSettings):
             check_missing_rule(self.settings.missing)
-            return self.settings.empty_store(columns.width, self.seed)
+            return self.settings.empty_store(columns.width, self.seed, NO_VOTE)
         return room_for_rows(self.settings, columns, self.seed, self.layout)
 
     def learn_numbers(self, schema: TableSchema, findings: Findings) -> NumberState:
         """Choose everything, let others count where not all rows are kept, and fit the vote."""
 
-        def count(layout: NumberLayout) -> NumberMemory:
+        def count(state: NumberState) -> NumberMemory:
+            layout = state.layout
             job = NumberCount(self.source.without_files(), schema, layout, self.seed)
             manifest = {**self._manifest(job), "layout": layout.digest}
             job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
@@ -613,12 +616,15 @@ class _TableFit:
             learnt=TokenTypes(findings.noted),
             zones=schema.zones,
         )
-        return fit_counted(self.settings, columns, findings.kept.kept_rows, self.seed, count=count)
+        return fit_table_of_numbers(
+            self.settings, columns, findings.kept.kept_rows, self.seed, count
+        )
 
-    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> ModelState:
+    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> LabelState:
         """Choose everything, let others count, and fit the weights."""
 
-        def count(memory: Memory, cells: Cells | None) -> Memory:
+        def count(state: LabelState) -> Memory:
+            memory, cells = state.memory, state.layout.cells
             job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
             manifest = {
                 **self._manifest(job),

@@ -10,37 +10,40 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 from __future__ import annotations
 
 import warnings
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._versions import Versioned
-from hammemo.edits import forget, learn, merge, refit
-from hammemo.edits.apply import apply, fit_rows, label_edits, learn_rows, sync_model
-from hammemo.edits.column_changes import check_names
-from hammemo.edits.digests import part_digests, whole_digest
-from hammemo.edits.editing import apart, edit, known_state, read_rows, take_state, warn_of_forgotten_rows
-from hammemo.edits.learn_one import change_one
+from hammemo.edits.editing import edit, known_state, read_rows, warn_of_forgotten_rows
+from hammemo.edits.fit import fit
+from hammemo.edits.learn import admit, learn
+from hammemo.edits.refit import with_fitted_weights
+from hammemo.estimators.base import MemoryModel
 from hammemo.estimators.predictor import Predictor, compile_state
+from hammemo.explain.report_text import ShowsReport
+from hammemo.memories import Memory
 from hammemo.tasks.labels import streams, weigh
 from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tasks.labels.automatic import parts_for, resolved_vote
 from hammemo.tasks.labels.column_values import column_values
+from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.open import open_state
+from hammemo.tasks.labels.read import classes_of
 from hammemo.tasks.labels.report import Report, report_of
-from hammemo.tasks.labels.report_text import ShowsReport
 from hammemo.tasks.labels.scorer import Scorer
 from hammemo.tasks.labels.settings import ModelSettings
 from hammemo.tasks.labels.site_bits import bits_of_columns
 from hammemo.tasks.labels.streams import Stream
+from hammemo.tasks.labels.task import LABELS
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
 from hammemo.tokens.user_input import asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes import Vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,20 +51,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.edits.state import Choices, ModelState
-    from hammemo.edits.sync import Synced
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
-    from hammemo.memories import Memory
     from hammemo.stores import Digests
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
-    from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
 
 
-class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseEstimator):
+class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport, ClassifierMixin, BaseEstimator):
     """One-pass classifier of tables and sequences that can exactly forget training rows.
 
     Parameters
@@ -141,6 +140,8 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
     ['dog']
     """
 
+    family = "MemoryClassifier"
+
     def __init__(
         self,
         kernel: str | SiteKernel | None = "auto",
@@ -184,26 +185,16 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
     def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
         return ModelSettings(
-            self.kernel,
-            self.vote,
-            self.random_state,
-            self.missing,
-            self.keep,
-            self.numeric,
-            self.class_weight,
-            self.memory,
+            task=LABELS,
+            kernel=self.kernel,
+            vote=self.vote,
+            random_state=self.random_state,
+            missing=self.missing,
+            keep=self.keep,
+            numeric=self.numeric,
+            class_weight=self.class_weight,
+            memory=self.memory,
         )
-
-    @property
-    def state(self) -> ModelState:
-        """All that the model has learnt, as one value that never changes."""
-        known = vars(self).get("_state")
-        if known is None:
-            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
-        return known  # type: ignore[no-any-return]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "_state" in vars(self)
 
     @property
     def memory_(self) -> Memory:
@@ -218,7 +209,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
     @property
     def sites_(self) -> Sites:
         """The kernel's sites for this context length."""
-        return self.state.sites
+        return self.state.layout.sites
 
     @property
     def vote_(self) -> Vote:
@@ -233,7 +224,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
     @property
     def label_dtype_(self) -> np.dtype[Any]:
         """The type that `classes_` and predictions have."""
-        return self.state.label_dtype
+        return self.state.target_dtype
 
     @property
     def cutting_(self) -> Cutting | None:
@@ -243,7 +234,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
     @property
     def classes_(self) -> NDArray[Any]:
         """Labels in sorted order, always those of the memory."""
-        return self.state.classes
+        return classes_of(self.state)
 
     def fit(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
@@ -264,7 +255,12 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         classes : array-like, optional
             Labels to keep as candidates even while they have no example.
         """
-        edit(self, lambda model: fit_rows(model, X, y, sample_weight, classes))
+
+        def change(model: MemoryClassifier) -> LabelState:
+            rows = read_rows(model, X, y, None, sample_weight)
+            return fit(model.settings(), known_state(model), rows, classes)
+
+        edit(self, change)
         return self
 
     def fit_vote(
@@ -298,51 +294,13 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
                 f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
             )
 
-        def fit(model: MemoryClassifier) -> ModelState:
+        def change(model: MemoryClassifier) -> LabelState:
             state = model.state
             examples = read_rows(model, X, y, state, sample_weight).examples()
             state = state.but(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
-            return weigh.with_fitted_weights(model.settings(), state)
+            return with_fitted_weights(model.settings(), state)
 
-        edit(self, fit)
-        return self
-
-    def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
-        """Choose sites and vote again and fit the weights from the rows that the model keeps; no data is needed.
-
-        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
-        file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
-        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Models of
-        documents become those that `fit_stream` makes. Where only some documents are kept, sites stay and weights are
-        fitted; for rows, `docs/forgetting.md` says when.
-
-        Parameters
-        ----------
-        what : {"all", "weights"}
-            With "weights", sites and the settings of the vote stay as they are.
-        rows : (X, y) or iterable of such pairs, optional
-            The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
-            again by these.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
-        >>> clf = MemoryClassifier().fit(X, y)
-        >>> rest = MemoryClassifier().fit(X[20:], y[20:])
-        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
-        True
-        """
-        check_is_fitted(self)
-        if what not in ("all", "weights"):
-            raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
-        if rows is not None and what == "weights":
-            raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights', or use fit_vote(X, y).")
-
-        if rows is None:
-            edit(self, lambda model: refit.refit(model.settings(), model.state, what))
-        else:
-            edit(self, lambda model: refit.refit_to(model.settings(), model.state, rows, partial(read_rows, model)))
+        edit(self, change)
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -365,7 +323,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         if not isinstance(h, (int, np.integer)) or h < 1:
             raise ValueError(f"h={h!r}: a context has at least one token.")
         check_missing_rule(self.settings().missing)
-        edit(self, lambda model: learn.opened(model.settings(), int(h)))
+        edit(self, lambda model: open_state(model.settings(), int(h)))
         return self
 
     def partial_fit(
@@ -405,121 +363,15 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         """
         given = None if layout is None else state_of_layout(layout)
 
-        def learnt(model: MemoryClassifier) -> ModelState:
-            return learn_rows(model, known_state(model), X, y, classes, sample_weight, given, choose=choose)
+        def change(model: MemoryClassifier) -> LabelState:
+            settings, state = model.settings(), known_state(model)
+            if state is not None:
+                state = admit(settings, state, X, choose_again=choose)
+            rows = read_rows(model, X, y, state, sample_weight)
+            return learn(settings, state, rows, classes, given, choose_again=choose)
 
-        edit(self, learnt)
+        edit(self, change)
         return self
-
-    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
-
-        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
-        one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
-        and fitted weights, until `refit`: a model that is queried before warns once.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-        >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
-        >>> fresh = MemoryClassifier().partial_fit(X[:2], y[:2], layout=clf)
-        >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
-        True
-        """
-        self._check_is_fitted()
-
-        def forgotten(model: MemoryClassifier) -> ModelState:
-            state = model.state
-            return forget.forget(model.settings(), state, read_rows(model, X, y, state, sample_weight).examples())
-
-        edit(self, forgotten)
-        return self
-
-    def apply(
-        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
-    ) -> Self:
-        """Forget rows and learn rows in one edit: a query sees the model before both or after both.
-
-        Parameters
-        ----------
-        learn : (X, y), optional
-            As in `partial_fit`.
-        forget : (X, y) or "everything", optional
-            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
-        position : str, optional
-            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
-            characters. It is stored in the same step, as `position_`.
-        choose : bool
-            As in `partial_fit`.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
-        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
-        '17'
-        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
-        True
-        """
-        edit(self, lambda model: apply(model, learn, forget, position, choose=choose))
-        return self
-
-    def sync(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        dry_run: bool = False,
-        position: str | None = None,
-        refit: bool = False,
-    ) -> Synced:
-        """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
-
-        Rows are compared by their values and labels, and copies count. It is one edit: a query sees the model before or
-        after it, and if anything fails, nothing is changed. A model that has learnt nothing is fitted.
-
-        The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
-        ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
-        rows of the table are counted again, under the same layout. Layout and weights stay until a refit, as after
-        `forget`.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            All rows of the table, as in `fit`.
-        dry_run : bool
-            Whether to only return what would be done.
-        position : str, optional
-            As in `apply`: which version of the table this is, for example.
-        refit : bool
-            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte of its file, for
-            any number of rows and any ``keep``; the seed, declared classes and a given layout stay.
-
-        Returns
-        -------
-        synced : Synced
-            How many rows were forgotten and learnt and did not change, and the rows that differ.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"])
-        >>> table, labels = [["a", "c"], ["d", "c"], ["d", "e"]], ["no", "yes", "yes"]
-        >>> print(clf.sync(table, labels))
-        1 row forgotten, 1 learnt, 2 unchanged.
-        >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
-        True
-        """
-        return sync_model(self, X, y, sample_weight, position, refit=refit, dry_run=dry_run)
-
-    table_edits = label_edits
-
-    @property
-    def position_(self) -> str | None:
-        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
-        return self.state.position
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.
@@ -534,16 +386,11 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         >>> clf.forget_one(["c", "e"], "z").forget_one(["c", "e"], "z").classes_.tolist()
         ['x', 'y']
         """
-        if "_state" not in vars(self):
-            return self.partial_fit([tokens], [label])
-        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, 1))
-        return self
+        return super().learn_one(tokens, label)
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
-        self._check_is_fitted()
-        edit(self, lambda model: change_one(model.settings(), model.state, tokens, label, -1))
-        return self
+        return super().forget_one(tokens, label)
 
     def fit_stream(
         self: Self,
@@ -693,7 +540,7 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
         told = []
 
-        def forgotten(model: MemoryClassifier) -> ModelState:
+        def forgotten(model: MemoryClassifier) -> LabelState:
             state, could_tell = streams.forget_stream(model.settings(), model.state, stream)
             told.append(could_tell)
             return state
@@ -776,101 +623,6 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         streams.refuse_numbers(self.state)
         return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, (short, pad)))
 
-    def merge(self: Self, other: MemoryClassifier) -> Self:
-        """Add everything that another classifier has learnt.
-
-        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
-        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
-        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
-        here; `refit` does it.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
-        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
-        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
-        ['no', 'yes']
-        """
-        given = _operand(self, other, "merge")
-
-        edit(self, lambda model: merge.merge(model.settings(), model.state, given))
-        merge.warn_of_other_weights(self.vote_, given.vote)
-        return self
-
-    def unmerge(self: Self, other: MemoryClassifier) -> Self:
-        """Remove everything that another classifier has learnt: the exact inverse of `merge`.
-
-        A model of another layout must keep all its rows.
-        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
-        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> from hammemo.memories import Exact
-        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
-        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
-        >>> week = monday + tuesday
-        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
-        True
-        """
-        given = _operand(self, other, "unmerge")
-        edit(self, lambda model: merge.unmerge(model.settings(), model.state, given))
-        return self
-
-    def __add__(self: Self, other: Any) -> Self:
-        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
-
-        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
-        changed. `refit` fits a log-linear vote to the sum.
-        """
-        return apart(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
-
-    def __radd__(self: Self, other: Any) -> Self:
-        """Return a copy for ``0 + model``, which is how `sum` begins."""
-        if not (isinstance(other, int) and other == 0):
-            return NotImplemented
-        return apart(self)
-
-    def __sub__(self: Self, other: Any) -> Self:
-        """Return a new model without what the right one has learnt; neither operand is changed."""
-        return apart(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
-
-    def empty_like(self: Self) -> Self:
-        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
-
-        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
-        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> from hammemo.memories import Hashed
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
-        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
-        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
-        True
-        """
-        fresh = apart(self)
-        take_state(fresh, merge.emptied(fresh.state))
-        return fresh
-
-    def snapshot(self: Self) -> Self:
-        """Return an object of its own that holds this version: what either learns later, the other does not see."""
-        copied = super().snapshot()
-        state = copied.__dict__.get("_state")
-        if state is not None and state.witness is not None:
-            copied.__dict__["_state"] = state.but(witness=None)
-        return copied
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
-        copied = {name: value for name, value in state.items() if name != "_warned"}  # copies warn again
-        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
-
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
     ) -> Predictor:
@@ -890,36 +642,6 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
         threads = effective_n_jobs(n_jobs)
         return compile_state(self.state, self.settings(), form, vocabulary=tokens, threads=threads)
-
-    @overload
-    def digest(self, parts: Literal[False] = False) -> str: ...
-
-    @overload
-    def digest(self, parts: Literal[True]) -> dict[str, str]: ...
-
-    def digest(self, parts: bool = False) -> str | dict[str, str]:
-        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
-
-        It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
-        names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
-
-        Parameters
-        ----------
-        parts : bool
-            Whether to return the digest of each of these parts, by name.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
-        >>> clf = MemoryClassifier().fit(X, y).forget(X[:40], y[:40])
-        >>> rest = MemoryClassifier().fit(X[40:], y[40:])
-        >>> clf.digest() == rest.digest(), clf.refit().digest() == rest.digest()
-        (False, True)
-        """
-        check_is_fitted(self)
-        found = part_digests(self, self.state)
-        return found if parts else whole_digest(found)
 
     def changed_labels(self, other: Any, X: Any) -> float:
         """Return the share of rows to which another model, such as this one before a refit, gives another label.
@@ -990,26 +712,21 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
         columns = [column] if other is None else [column, other]
         return column_values(self.state, columns).plot(label, ax)
 
-    def _check_is_fitted(self) -> None:
-        if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer
-            check_is_fitted(self)
-
     def view(self) -> ModelView:
         """Return what answers for all that is stored now."""
         self._check_is_fitted()
         version = self.now()
         state = version.state
-        memory, (_kernel, sites, _choices, cells) = state.memory.now(), state.layout
-        scorer = Scorer(memory.reader(), sites, state.vote, memory, cells)
-        missing, names = self.settings().missing, state.columns.names
+        memory, layout = state.memory.now(), state.layout
+        scorer = Scorer(memory.reader(), layout.sites, state.vote, memory, layout.cells)
         return ModelView(
             scorer,
             version.contexts,
-            state.label_dtype,
-            missing,
+            state.target_dtype,
+            self.settings().missing,
             cutting=state.cutting,
-            cells=cells,
-            names=names,
+            cells=layout.cells,
+            names=state.columns.names,
             zones=state.columns.zones,
         )
 
@@ -1023,6 +740,9 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
             warn_once(differences, vars(self)["_columns_warned_of"])
         return contexts
 
+    def _warn_of_other_weights(self, given: LabelState) -> None:
+        weigh.warn_of_other_weights(self.vote_, given.vote)
+
     def _question(self, X: Any) -> tuple[ModelView, Contexts]:
         warn_of_forgotten_rows(self)
         return super()._question(X)
@@ -1033,15 +753,8 @@ class MemoryClassifier(Answering, Versioned, ShowsReport, ClassifierMixin, BaseE
             return self.vote_
         return resolved_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.settings().missing != "refuse"
-        tags.input_tags.sparse = self.settings().numeric is not None
-        return tags
 
-
-def state_of_layout(layout: Any) -> ModelState:
+def state_of_layout(layout: Any) -> LabelState:
     """Return the state of the model whose layout is to be used, or refuse what has none."""
     if not isinstance(layout, MemoryClassifier):
         raise TypeError(
@@ -1049,14 +762,3 @@ def state_of_layout(layout: Any) -> ModelState:
         )
     check_is_fitted(layout)
     return layout.state
-
-
-def _operand(model: MemoryClassifier, other: Any, name: str) -> ModelState:
-    """Return the state of a model that is to be merged with another one, or refuse it."""
-    check_is_fitted(model)
-    if not isinstance(other, MemoryClassifier):
-        raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
-    check_is_fitted(other)
-    state = other.state
-    check_names(model.state.columns, state.columns)
-    return state

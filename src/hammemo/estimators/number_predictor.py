@@ -12,11 +12,11 @@ from hammemo.kernels.cells.codes import code_arrays
 from hammemo.kernels.cells.forest import forest_arrays
 from hammemo.kernels.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
-from hammemo.tasks.labels.answer import row_slices
 from hammemo.tasks.numbers.errors import interval_answers
 from hammemo.tasks.numbers.intervals import warn_of_infinite_ends
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import QuestionForm, ReadsQuestions
+from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.bounds import UNBOUNDED, Bounds
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.portable.torch_module import TorchPredictor
-    from hammemo.tasks.labels.settings import NumberSettings
+    from hammemo.tasks.numbers.settings import NumberSettings
     from hammemo.tasks.numbers.sums import NumberState
     from hammemo.votes.number_answers import NumberAnswers, SeenRows
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hammemo._arrays.types import Array, Floats
-    from hammemo.edits.state import ModelState
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.portable.tree_graph import NumberGraph
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
@@ -281,19 +281,20 @@ def write_onnx(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path:
 
 
 def compile_state(
-    state: ModelState, settings: ModelSettings, form: str | None, *, vocabulary: Vocabulary | None, threads: int
+    state: LabelState, settings: ModelSettings, form: str | None, *, vocabulary: Vocabulary | None, threads: int
 ) -> Predictor:
     """Return a predictor of a state, in a compiled form of its memory."""
     memory = state.memory.now()
     compiled = memory.compile(form, vocabulary, threads)
     compiled.forgot_unchecked = memory.forgot_unchecked
+    layout = state.layout
     predictor = Predictor(
         compiled,
-        state.label_dtype,
-        state.sites,
+        state.target_dtype,
+        layout.sites,
         state.vote,
         form=QuestionForm(state.columns, settings.missing, reads_tables=settings.numeric is not None),
         cutting=state.cutting,
-        cells=state.cells,
+        cells=layout.cells,
     )
     return predictor.prepare()

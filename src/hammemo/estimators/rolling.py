@@ -21,10 +21,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.edits import learn
 from hammemo.edits.column_changes import as_kinds
-from hammemo.edits.editing import edit, mute_forgetting_warning, take_state
-from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.edits.editing import edit, mute_forgetting_warning, read_rows, take_state
+from hammemo.edits.forget import forget
+from hammemo.edits.learn import admit, learn
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.tasks.labels.answer import Answering, ModelView
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.number_predictor import NumberPredictor
     from hammemo.estimators.predictor import Predictor
     from hammemo.tokens.user_input import CheckedRows
@@ -225,11 +226,12 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         model: Learner = clone(self.estimator) if reset else self.estimator_.snapshot()
         mute_forgetting_warning(model)  # a window forgets all the time
-        edits, state = model.table_edits(), None
+        settings: Any = model.settings()
+        state = None
         if not reset:
-            state = edits.admit(model.state, X)
+            state = admit(settings, model.state, X)
             take_state(model, state)
-        learnt = edits.read(X, y, state, sample_weight)
+        learnt = read_rows(model, X, y, state, sample_weight)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "Earlier calls gave times=, and this one does not: give times= in every call, because the system's "
@@ -242,11 +244,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             raise ValueError(
                 "times must not decrease, in one call or from one call to the next: sort the examples by time."
             )
-        if classes is None:
-            edit(model, lambda _: edits.learn(state, learnt))
-        else:
-            settings = _of_labels(model).settings()
-            edit(model, lambda _: learn.learn(settings, state, learnt, classes))
+        if classes is not None:
+            _of_labels(model)
+        edit(model, lambda _: learn(settings, state, learnt, classes))
         self.estimator_ = model
         if reset:
             self._chunks = _Queue()
@@ -292,9 +292,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             model: Any = self.estimator_
             settings, state, now = model.settings(), model.state, model.state.columns
             rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
-            left = model.table_edits().forget(state, joined_examples(rows))
-            if isinstance(model, MemoryClassifier):  # the window has learnt all that it forgets
-                left.memory.forgot_unchecked = state.memory.forgot_unchecked
+            left = forget(settings, state, joined_examples(rows), is_known=True)  # by the window
             take_state(model, left)
 
     def __sklearn_tags__(self) -> Any:

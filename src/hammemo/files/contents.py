@@ -21,7 +21,7 @@ from hammemo._arrays.integers import narrow
 from hammemo.edits.apply import checked_position
 from hammemo.edits.digests import UNSTORED, canonical_bounds
 from hammemo.edits.editing import take_state
-from hammemo.edits.state import Choices, Layout, ModelState, Part
+from hammemo.edits.state import AnyState, ModelState
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
 from hammemo.estimators.regressor import MemoryRegressor
@@ -38,7 +38,11 @@ from hammemo.stores.kept import EVERYTHING, ModelStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.layout import Choices, LabelState, Layout
+from hammemo.tasks.labels.task import LABELS
+from hammemo.tasks.numbers.read import TARGET_DTYPE
 from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberState, NumberVote
+from hammemo.tasks.numbers.task import NUMBERS
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind
@@ -130,7 +134,7 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
     fitted = {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS}
     about: dict[str, Any] = {"kind": "classifier", "class": type(model).__name__}
     about |= {"params": params, "fitted": fitted}
-    about |= descriptions.common_entries(state.sites, state.label_dtype, state.cells)
+    about |= descriptions.common_entries(state.layout.sites, state.target_dtype, state.layout.cells)
     about |= {"feature_names_in": state.columns.listed(), "seed": memory.seed, "layout": memory.layout()}
     about |= {"fingerprint": memory.fingerprint(), "pinned": state.pinned, "chosen_at": state.chosen_at}
     about |= present(held_out=plain_fields(held_out(state)), cutting=plain_fields(state.cutting))
@@ -145,7 +149,7 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
     else:
         stored = memory.state()
     codes = {kind: given.arrays() for kind, given in given_codes(memory).items()}
-    cells = {} if state.cells is None else state.cells.arrays()
+    cells = {} if state.layout.cells is None else state.layout.cells.arrays()
     rows = {} if state.store is None else state.store.state()
     beside = _named(vote=state.vote.state(), cells=cells, kept=rows, **codes)
     return {**stored, "declared": declared, **beside}, about
@@ -164,7 +168,7 @@ def _named(**parts: Mapping[str, Array]) -> dict[str, Array]:
     return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
 
 
-def _packed_types(state: ModelState | NumberState) -> str | None:
+def _packed_types(state: AnyState) -> str | None:
     """Return how the values of columns came, as a file says it."""
     return None if state.columns.types is None else packed_types(state.columns.types)
 
@@ -280,10 +284,19 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
         raise ValueError("it does not have as many digests as rows")
     choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
-    part = Part(Layout(kernel, sites, choices, cells), memory)
     columns = _stored_columns(about, n_columns, None if cells is None else cells.table_kinds, packed=width < n_columns)
-    dtype, cutting = descriptions.stored_label_dtype(about, memory.labels), descriptions.stored_cutting(about)
-    state = ModelState((part,), vote, columns, dtype, store, cutting, **_stored_progress(about))
+    state: LabelState = ModelState(
+        task=LABELS,
+        layout=Layout(kernel, sites, choices, cells),
+        memory=memory,
+        vote=vote,
+        columns=columns,
+        seed=memory.seed,
+        target_dtype=descriptions.stored_label_dtype(about, memory.labels),
+        store=store,
+        cutting=descriptions.stored_cutting(about),
+        **_stored_progress(about),
+    )
     check_label_parameters(model.settings(), state)
     take_state(model, state)
     return model
@@ -312,7 +325,17 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     stored.finish()
     kinds = layout.table_kinds
     columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds, packed=is_packed)
-    state = NumberState(layout, memory, vote, columns, seed, store, **_stored_progress(about))
+    state: NumberState = ModelState(
+        task=NUMBERS,
+        layout=layout,
+        memory=memory,
+        vote=vote,
+        columns=columns,
+        seed=seed,
+        target_dtype=TARGET_DTYPE,
+        store=store,
+        **_stored_progress(about),
+    )
     check_number_parameters(model.settings(), state)
     take_state(model, state)
     return model

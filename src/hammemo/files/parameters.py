@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hammemo.edits.column_changes import asked, can_decide, check_numeric, decided_by_rows
+from hammemo.edits.settings import most_kept, seed_of
 from hammemo.files.descriptions import naming_parameter
 from hammemo.kernels import AutoSites
 from hammemo.kernels.sites import MAX_POSITIONS
@@ -17,22 +18,23 @@ from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.memories.secret_keys import check_secret
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.tasks.labels.automatic import resolved_kernel
-from hammemo.tasks.labels.settings import most_kept, seed_of
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
-    from hammemo.edits.state import ModelState, RowsState
+    from hammemo.edits.state import AnyState
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.tasks.labels.settings import ModelSettings, NumberSettings
+    from hammemo.tasks.labels.layout import LabelState
+    from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tasks.numbers.settings import NumberSettings
     from hammemo.tasks.numbers.sums import NumberState
     from hammemo.votes import Vote
 
 
-def check_label_parameters(settings: ModelSettings, state: ModelState) -> None:
+def check_label_parameters(settings: ModelSettings, state: LabelState) -> None:
     """Refuse parameters of a classifier with which `refit` could not begin."""
     _check_reading(settings, state)
     with naming_parameter("keep", settings.keep):
@@ -63,7 +65,7 @@ def check_number_parameters(settings: NumberSettings, state: NumberState) -> Non
         most_kept(settings.keep)
 
 
-def _check_reading(settings: ModelSettings | NumberSettings, state: RowsState) -> None:
+def _check_reading(settings: ModelSettings | NumberSettings, state: AnyState) -> None:
     """Refuse what labels and numbers have in common: the seed, and how rows are read."""
     with naming_parameter("missing", settings.missing):
         check_missing_rule(settings.missing)
@@ -75,7 +77,7 @@ def _check_reading(settings: ModelSettings | NumberSettings, state: RowsState) -
             _check_numeric(settings, state)
 
 
-def _check_numeric(settings: ModelSettings | NumberSettings, state: RowsState) -> None:
+def _check_numeric(settings: ModelSettings | NumberSettings, state: AnyState) -> None:
     """Refuse columns that are not there, or that hold names which cannot become numbers."""
     columns = state.columns
     places = asked(settings, columns)
@@ -89,7 +91,7 @@ def _check_numeric(settings: ModelSettings | NumberSettings, state: RowsState) -
         decided_by_rows(settings, columns, state.store)
 
 
-def _check_keep(settings: ModelSettings, state: ModelState) -> None:
+def _check_keep(settings: ModelSettings, state: LabelState) -> None:
     """Refuse a number of rows that is none, and digests with another key than those that are stored."""
     digests = Digests.of(settings.keep)
     most_kept(settings.keep if digests is None else digests.rows, digests=True)
@@ -109,7 +111,7 @@ def _check_readable(vote: Vote, memory: Memory) -> None:
         raise ValueError(f"{vote!r} reads rows of exact counts, which memory={memory!r} does not keep")
 
 
-def _sites_of(kernel: SiteKernel, settings: ModelSettings, state: ModelState) -> Sites:
+def _sites_of(kernel: SiteKernel, settings: ModelSettings, state: LabelState) -> Sites:
     """Return the sites that `refit` would compare, or refuse a kernel before it lists more than a model may have.
 
     Sites that rows choose stay as they are: which ones the next refit chooses, no parameter says.
@@ -117,9 +119,9 @@ def _sites_of(kernel: SiteKernel, settings: ModelSettings, state: ModelState) ->
     if isinstance(kernel, AutoSites):
         kernel.resolve(1)  # this checks its parameters
     if settings.kernel_is_automatic:
-        return state.sites
+        return state.layout.sites
     # A given kernel compares columns; under a layout that was given, refit does not ask for it again.
-    n_positions = state.sites.h if state.pinned else state.columns.n
+    n_positions = state.layout.sites.h if state.pinned else state.columns.n
     if kernel.least_positions(n_positions) > MAX_POSITIONS:
         raise ValueError(f"{kernel!r} compares more than {MAX_POSITIONS:,} positions")
     sites = kernel.resolve(n_positions)

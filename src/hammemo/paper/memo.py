@@ -9,6 +9,7 @@ from hammemo.memories import Gaussian, Memory
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.gaussian.codes import GIVEN, site_keys
 from hammemo.tasks.labels.settings import ModelSettings
+from hammemo.tasks.labels.task import LABELS
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
@@ -90,6 +91,7 @@ class MeMoClassifier(MemoryClassifier):
     def settings(self) -> ModelSettings:
         """Return the parameters as one value: what the steps of an edit take."""
         return ModelSettings(
+            task=LABELS,
             kernel=self.kernel,
             vote=self.vote,
             random_state=self.random_state,

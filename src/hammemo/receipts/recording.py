@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import take_state
-from hammemo.edits.state import ModelState
 from hammemo.receipts.receipt import (
     Receipt,
     SignedReceipt,
@@ -62,12 +61,11 @@ class Moment:
         now = model.now()
         state = now.state
         number = getattr(now, "version_", 0) if version is None else version
-        labels = state.memory.labels.tolist() if isinstance(state, ModelState) else ()
         return cls(
             version=number,
             parts=part_digests(now, state),
             rows=state.n_examples,
-            labels=frozenset(labels),
+            labels=frozenset(getattr(now, "classes_", ())),
             refitted=state.refitted,
         )
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sklearn.base import clone
 
 from hammemo.edits.digests import part_digests
-from hammemo.edits.editing import take_state
-from hammemo.edits.sync import compared
+from hammemo.edits.editing import read_rows, take_state
+from hammemo.edits.sync import compare
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Gaussian
@@ -147,12 +148,12 @@ def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]])
     """Return the check with the rows that differ counted, as `sync` counts them."""
     if not pairs or model.state.documents is not None:
         return check
-    *_, difference = compared(model.table_edits(), model.state, [(X, y, None) for X, y in pairs])
-    return (
-        check
-        if difference is None
-        else replace(check, gone=difference.n_gone, new=difference.n_new)
-    )
+    tables = [(X, y, None) for X, y in pairs]
+    settings: Any = model.settings()
+    *_, difference = compare(settings, model.state, tables, partial(read_rows, model))
+    if difference is None:
+        return check
+    return replace(check, gone=difference.n_gone, new=difference.n_new)
 
 
 def check_documents(

@@ -1,5 +1,5 @@
 """Tasks: what differs between models of labels and models of numbers, with the same file names in both folders.
 
-Each task is a value, `LABELS` or `NUMBERS`, of the protocol :class:`hammemo.edits.task.Task`. Imports edits and all
-below; estimators import it. The two tasks do not import each other.
+Each task is a value, `LABELS` or `NUMBERS`, of the protocol :class:`hammemo.edits.task.ModelTask`. Imports edits and
+all below; estimators import it. The two tasks do not import each other.
 """

@@ -149,7 +149,7 @@ def measure_usage(model: Learner | None, snapshot: int, log: int) -> tuple[Usage
         counts = model.memory_.label_counts  # made on first use
         labels = len(counts)
         examples = int(counts.sum())
-        rows = sketch_rows(model.memory_, len(model.state.sites.positions))
+        rows = sketch_rows(model.memory_, len(model.state.layout.sites.positions))
         label_bytes = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
     table = labels * label_bytes
     size = MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log)

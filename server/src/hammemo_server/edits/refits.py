@@ -25,18 +25,14 @@ from safetensors import SafetensorError
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.edits.editing import edit, take_state
-from hammemo.edits.learn import chosen_if_doubled, has_doubled
-from hammemo.edits.refit import with_choice
-from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.edits.learn import choose_again_by_rows
+from hammemo.edits.take_choice import take_choice as take_chosen
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.labels.weigh import with_weights
-from hammemo.tasks.numbers import choose as numbers
-from hammemo.tasks.numbers.sums import NumberMemory
 from hammemo_server.edits.operations import TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from hammemo.edits.state import AnyState
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
     from hammemo.votes import Vote
@@ -50,22 +46,19 @@ def is_choice_due(model: Learner, since: int) -> bool:
 
     `since` is how many it had when the last choice beside edits began.
     """
-    if isinstance(model, MemoryRegressor):
-        state = model.state
-        return state.can_choose and state.n_examples >= 2 * max(1, state.chosen_at, since)
-    return chooses(model) and has_doubled(model.state, since)
+    settings: Any = model.settings()
+    return chooses(model) and bool(settings.task.is_choice_due(settings, model.state, since))
 
 
-def chooses(model: MemoryClassifier) -> bool:
-    """Return whether a model chooses its sites by its rows: an automatic kernel, all rows kept."""
+def chooses(model: Learner) -> bool:
+    """Return whether a model chooses its layout by its rows: automatically, with all rows kept."""
     return model.settings().kernel_is_automatic and model.state.can_choose_by_rows
 
 
 def chooses_at_refit(model: Learner) -> bool:
     """Return whether a refit chooses a layout, which it does by documents, too."""
-    if isinstance(model, MemoryRegressor):
-        return model.state.rows is not None
-    return model.settings().kernel_is_automatic and model.state.can_choose
+    settings: Any = model.settings()
+    return bool(settings.task.chooses_at_refit(settings, model.state))
 
 
 def choose_beside_edits(model: Learner) -> bytes:
@@ -73,32 +66,34 @@ def choose_beside_edits(model: Learner) -> bytes:
 
     The model itself does not change.
     """
-    if isinstance(model, MemoryRegressor):
-        return pack_choice(model.snapshot().refit())
+
+    def choose(private: Any) -> AnyState:
+        settings = private.settings()
+        state: AnyState = private.state
+        if settings.task.is_choice_due(settings, state):
+            return choose_again_by_rows(settings, state)
+        return state
+
     version = model.snapshot()
-    edit(version, lambda private: chosen_if_doubled(private.settings(), private.state))
+    edit(version, choose)
     return pack_choice(version)
 
 
 def pack_choice(model: Learner) -> bytes:
     """Return layout, vote and weights of a model without its rows; `TooLarge` for a log."""
     bare = model.snapshot()
-    if isinstance(model, MemoryRegressor):
-        memory = NumberMemory.empty(model.state.layout)
-        take_state(bare, model.state.but(memory=memory, store=None, position=None))
-    else:
-        take_state(bare, model.state.with_memory(model.state.memory.empty_like(), store=None))
+    state: AnyState = model.state
+    memory = state.task.empty_memory(state)
+    take_state(bare, state.but(memory=memory, store=None, position=None))
     return compress(file_bytes(bare))
 
 
 def take_choice(model: Learner, choice: bytes) -> None:
     """Give a model the layout that `pack_choice` returned, checked, and count its rows under it."""
-    chosen = from_bytes(decompress(choice))
+    chosen: Any = from_bytes(decompress(choice))
     if type(chosen) is not type(model):
         raise ValueError("this is not the layout and the vote of such a model")
-    is_of_numbers = isinstance(model, MemoryRegressor)
-    take: Callable[..., Any] = numbers.with_choice if is_of_numbers else with_choice
-    edit(model, lambda private: take(private.settings(), private.state, chosen.state))
+    edit(model, lambda private: take_chosen(private.settings(), private.state, chosen.state))
 
 
 def pack_weights(vote: Vote) -> bytes:

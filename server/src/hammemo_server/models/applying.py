@@ -25,10 +25,10 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.edits.editing import mute_forgetting_warning, take_state
+from hammemo.edits.refit import with_fitted_weights
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories.errors import NotStoredError
-from hammemo.tasks.labels.weigh import with_fitted_weights
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
 from hammemo_server.edits.refits import (
@@ -254,8 +254,9 @@ class Applier:
             self.logged[place] = edits.LoggedRefit(fitted=self._fit_again(self.model)).body()
         elif edit.fitted:
             take_weights(self.model, edit.fitted)
-        if isinstance(self.model, MemoryClassifier):  # also where the weights are as before
-            take_state(self.model, with_fitted_weights(self.model.settings(), self.model.state))
+        # Also where the weights are as before.
+        settings: Any = self.model.settings()
+        take_state(self.model, with_fitted_weights(settings, self.model.state))
 
     def _choose_again(self, model: Learner) -> edits.LoggedChoice:
         """Choose sites and vote by all rows, and take them as every other process will."""

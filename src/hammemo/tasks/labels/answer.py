@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.explain.explanations import Explanation, by_columns, one_context, with_truth_values
@@ -18,6 +17,7 @@ from hammemo.tasks.labels.masking import columns_of, label_mask
 from hammemo.tasks.labels.names import VOTES
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
+from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.user_input import contexts_of_length
 
 if TYPE_CHECKING:
@@ -31,25 +31,9 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
-ROWS_AT_ONCE: Final = 2**15
-"""Rows that are answered at a time."""
-
-
 def _has_probabilities(self: Answering) -> bool:
     check_probabilities(VOTES.resolved(self.vote_in_use()))
     return True
-
-
-def row_slices(X: Any) -> list[Any]:
-    """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
-    if sparse.issparse(X):
-        sparse_rows: Any = X.tocsr()  # type: ignore[attr-defined]
-        m = sparse_rows.shape[0]
-        return [sparse_rows[first : first + ROWS_AT_ONCE] for first in range(0, max(m, 1), ROWS_AT_ONCE)]
-    rows = X.iloc if hasattr(X, "iloc") else X if isinstance(X, (list, np.ndarray)) else None
-    if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
-        return [X]
-    return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
 
 
 class ModelView(NamedTuple):

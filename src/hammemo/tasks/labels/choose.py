@@ -1,27 +1,28 @@
-"""The first step of the rule, layout = choose(rows): what is compared, how numbers are cut, which memory and vote.
+"""layout = choose(rows): what is compared, how numbers are cut, which memory and vote.
 
-A table that is learnt whole can be looked at first (`by_rows`), of a stream the first block or what is kept
-(`by_stream`); of a first batch nothing is known (`by_first_rows`); and a model that is to be merged with another one
-takes what that one has chosen (`like`).
+A table that is learnt whole can be looked at first (`choose`), of a stream the first block or what is kept
+(`choose_by_stream`); of a first batch nothing is known (`choose_by_first_rows`); and a model that is to be merged with
+another one takes what that one has chosen (`choose_like`).
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
 
 from hammemo._progress import progress_bar
-from hammemo.edits.state import Choices, Layout, ModelState
+from hammemo.edits.task import LayoutPlan
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.kernels.wide.choose import choose_narrowing, is_wide, refuse_many_names
 from hammemo.memories.errors import LayoutError
 from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
+from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mixture, Vote
@@ -29,6 +30,7 @@ from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_li
 from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
+    from hammemo.edits.task import RowBatch
     from hammemo.kernels.wide.narrowing import Narrowing
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
@@ -44,22 +46,12 @@ CHOICE_ROWS: Final = 2**17
 MIN_FITTED_EXAMPLES: Final = MIN_EXAMPLES_TO_CHOOSE
 """Examples from which on an automatic vote is fitted; with fewer every site has weight 1, as in naive Bayes."""
 
-FIRST_BATCH: Final = 200
-"""The same for the first batch of examples that come in pieces: it is all that the weights are fitted to."""
-
 PRUNED: Final = 0.003
 """Nats an example that an automatic mixture gives up, three thousandths of a perplexity, to read fewer rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class LayoutPlan:
-    """What was chosen: a layout, an empty memory of it, and a vote without weights."""
-
-    layout: Layout
-    memory: Memory
-    vote: Vote
-    weighted: WeightedRows | None = None
-    """The rows that the vote for trees was chosen by; None for others."""
+LabelPlan: TypeAlias = "LayoutPlan[Layout, Memory, Vote]"
+"""`seen` are the rows that a vote for trees was chosen by, as :class:`WeightedRows`; None for other votes."""
 
 
 def choice_rows(kept: KeptRows) -> Examples:
@@ -72,7 +64,7 @@ def is_sample_enough(kept: Kept) -> bool:
     return len(kept) >= CHOICE_ROWS
 
 
-def held_out(state: ModelState) -> HeldOut | None:
+def held_out(state: LabelState) -> HeldOut | None:
     """Return how good a model was on the folds by which its layout was chosen.
 
     None where no folds were, and where `refit` could not measure it again because too few rows are kept.
@@ -82,9 +74,33 @@ def held_out(state: ModelState) -> HeldOut | None:
     return None if state.pinned or not state.chosen_at or is_lost else state.layout.choices.held_out
 
 
-def by_rows(
+def choose_by_sample(settings: ModelSettings, state: LabelState) -> LabelPlan | None:
+    """Return the plan by kept rows, which are not all; None where they are too few, or say another layout.
+
+    A memory that counts rows which are not kept stays under its layout, so only the reasons are new.
+    """
+    if state.rows is None or not is_sample_enough(state.rows):
+        return None
+    plan = choose(settings, state.columns, choice_rows(state.rows), state.rows.seed)
+    mine, theirs = state.layout.cells, plan.layout.cells
+    if (mine is None) != (theirs is None) or mine != theirs:
+        return None
+    if plan.layout.sites.positions != state.layout.sites.positions:
+        return None
+    return replace(plan, layout=state.layout._replace(choices=plan.layout.choices))
+
+
+def keep_layout(state: LabelState) -> Layout:
+    """Return the layout of a state with a note that too few rows or documents were kept to choose it again."""
+    layout = state.layout
+    how = "fit_stream(…)" if state.rows is None else "refit(rows=…)"
+    why = f"{layout.choices.kernel}; choose again: {how}"
+    return layout._replace(choices=replace(layout.choices, kernel=why, held_out=None))
+
+
+def choose(
     settings: ModelSettings, columns: ColumnSchema, examples: Examples, seed: int, *, quickly: bool = False
-) -> LayoutPlan:
+) -> LabelPlan:
     """Return the plan for a table that is learnt whole: sites, and how they are weighed, may be chosen from it.
 
     With `quickly`, one fold is held out, however few examples there are.
@@ -131,9 +147,9 @@ def by_rows(
     return chosen.opened(settings, columns, seed)
 
 
-def by_first_rows(
-    settings: ModelSettings, columns: ColumnSchema, n_labels: int, first: Examples | None, seed: int
-) -> LayoutPlan:
+def choose_by_first_rows(
+    settings: ModelSettings, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int
+) -> LabelPlan:
     """Return the plan for what is learnt in pieces: nothing can be chosen from examples that are still to come.
 
     The ranges of numbers come from the first piece.
@@ -141,7 +157,8 @@ def by_first_rows(
     if settings.kernel_is_automatic:
         refuse_many_names(columns.letters)
     chosen = _Chosen.begun(settings, n_labels)
-    if columns.kinds is not None and first is not None:
+    if columns.kinds is not None and batch is not None:
+        first = batch.examples
         narrowing = _narrowing(settings, columns, first, seed, with_scores=False)
         first = first if narrowing is None else narrowing.learn(first)
         is_cell = settings.missing != "empty"
@@ -162,7 +179,7 @@ def _narrowing(
     return choose_narrowing(columns, examples, seed, with_scores=with_scores)
 
 
-def by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int) -> LayoutPlan:
+def choose_by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int) -> LabelPlan:
     """Return the plan for a stream, by what its first block tells."""
     chosen = _Chosen.begun(settings, facts.n_labels)
     vote, kernel, choices = chosen.vote, chosen.kernel, chosen.choices
@@ -182,7 +199,7 @@ def by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts
     return replace(chosen, kernel=kernel, vote=vote, choices=choices).opened(settings, columns, seed)
 
 
-def like(settings: ModelSettings, columns: ColumnSchema, layout: ModelState, n_labels: int) -> LayoutPlan:
+def choose_like(settings: ModelSettings, columns: ColumnSchema, layout: LabelState, n_labels: int) -> LabelPlan:
     """Return the plan of a model that can be merged with another one: given parts as given, else those of the other."""
     memory = clone(layout.memory) if settings.memory_is_auto else settings.new_memory()
     vote = copy.deepcopy(layout.vote) if is_auto(settings.vote) else settings.vote_for(n_labels, memory)
@@ -192,9 +209,10 @@ def like(settings: ModelSettings, columns: ColumnSchema, layout: ModelState, n_l
     if is_auto(settings.kernel) or isinstance(kernel, AutoSites):
         kernel = clone(layout.layout.kernel)
     given = "as in layout="
-    chosen = _Chosen(kernel, memory, vote, Choices(given, given, given), layout.cells)
+    chosen = _Chosen(kernel, memory, vote, Choices(given, given, given), layout.layout.cells)
     plan = chosen.opened(settings, columns, settings.seed(), given=True)
-    return replace(plan, memory=_shard_of(layout.memory, plan.memory))
+    memory = _shard_of(layout.memory, plan.memory)
+    return replace(plan, memory=memory, seed=memory.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +234,7 @@ class _Chosen:
         choices = Choices(kernel="auto: positions") if is_auto(settings.kernel) else Choices()
         return cls(resolved_kernel(settings.kernel, memory, vote), memory, vote, choices)
 
-    def opened(self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False) -> LayoutPlan:
+    def opened(self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False) -> LabelPlan:
         """Return the plan of these parts, with reasons for what is automatic, unless all of it was given."""
         choices = self.choices
         if settings.memory_is_auto and not given:
@@ -228,7 +246,8 @@ class _Chosen:
         sites.check_size()
         vote.check_reads(sites)
         layout = Layout(kernel, sites, choices, self.cells)
-        return LayoutPlan(layout, self.memory.open(sites, seed), vote, self.weighted)
+        memory = self.memory.open(sites, seed)
+        return LayoutPlan(layout, memory, vote, memory.seed, self.weighted)
 
 
 def _by_trees(

@@ -8,33 +8,36 @@ shown, the others together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.explain import column_plot
-from hammemo.kernels.cells import MISSING_RANGE, quantile_cuts, range_text, token_values
+from hammemo.explain.column_axes import (
+    MOST_RANGES,
+    MOST_VALUES,
+    contexts_of_places,
+    find_places,
+    label_ranges,
+    name_axis,
+    name_columns,
+    range_axis,
+)
+from hammemo.kernels.cells import MISSING_RANGE, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
-from hammemo.tasks.numbers.sums import NumberState, targets_of
+from hammemo.tasks.labels.read import classes_of
 from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.contexts import Contexts, joined_examples
-from hammemo.tokens.missing import MISSING
-from hammemo.tokens.packed_rows import unpack_rows
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-    from hammemo._arrays.types import Floats, Ints
-    from hammemo.edits.state import ModelState, RowsState
+    from hammemo._arrays.types import Ints
+    from hammemo.explain.column_axes import Axis
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tokens.vocabulary import Vocabulary
-
-MOST_VALUES: Final = (20, 10)
-"""The most names that are shown one by one: of one column, and of each column of a pair."""
-_RANGES: Final = (16, 8)
-"""The most ranges of numbers, likewise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ class _Cases:
     are_ranges: bool
 
 
-def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
+def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
     """Return what one or two columns say in one version of a fitted model.
 
     Examples
@@ -104,133 +107,36 @@ def column_values(state: ModelState, columns: Sequence[Any]) -> ColumnValues:
     >>> found.values, found.labels, found.counts.tolist(), found.source
     ((('sun', 'rain'),), ('play', 'stay'), [[60, 0], [0, 30]], 'all 90 rows')
     """
-    places = _find_places(state, columns)
+    places = find_places(state.columns, columns)
     cases = _counted(state, places) or _kept(state, places)
     kinds = state.columns.letters
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
     size, axes = len(places) - 1, []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
         if kinds[place] == ColumnKind.NAMES:
-            axes.append(_names(cases.tokens, ranks, totals, MOST_VALUES[size]))
+            axes.append(name_axis(cases.tokens, ranks, totals, MOST_VALUES[size]))
         elif cases.are_ranges:
             axes.append(_ranges(state, place, cases.tokens, ranks))
         else:
-            axes.append(_cut(kinds[place], cases.tokens, ranks, totals, _RANGES[size]))
+            axes.append(range_axis(kinds[place], cases.tokens, ranks, totals, MOST_RANGES[size]))
     n_labels = len(state.memory.labels)
     counts = np.zeros((*(len(values) for values, _, _ in axes), n_labels), np.int64)
     np.add.at(counts, (*(bins[cases.rows] for _, bins, _ in axes), cases.labels), cases.counts)
     return ColumnValues(
-        columns=_name_columns(state, places),
+        columns=name_columns(state.columns, places),
         values=tuple(values for values, _, _ in axes),
         ordered=tuple(ordered for _, _, ordered in axes),
-        labels=tuple(state.classes.tolist()),
+        labels=tuple(classes_of(state).tolist()),
         counts=counts,
         source=cases.source,
     )
 
 
-def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = None) -> Axes:
-    """Draw the mean target by the values of one or two columns, in the rows that a model keeps; return the axes."""
-    places = _find_places(state, columns)
-    kept = state.rows
-    if kept is None:
-        raise ValueError("The model keeps no rows, so nothing is known of single columns: fit it with keep=True.")
-    if not len(kept):
-        raise ValueError("There is nothing to draw: the model holds no rows.")
-    examples = kept.examples()
-    counts = examples.multiplicity
-    contexts, rank_places = _of_places(state, examples.contexts, places)
-    tokens = contexts.vocabulary
-    size = len(places) - 1
-    axes = []
-    for place, rank_place in zip(places, rank_places, strict=True):
-        ranks = contexts.ranks[:, rank_place]
-        kind = state.columns.letters[place]
-        if kind == ColumnKind.NAMES:
-            axes.append(_names(tokens, ranks, counts, MOST_VALUES[size]))
-        else:
-            axes.append(_cut(kind, tokens, ranks, counts, _RANGES[size]))
-    shape = [len(values) for values, _, _ in axes]
-    means = average_targets(
-        np.ravel_multi_index([bins for _, bins, _ in axes], shape), targets_of(examples), counts, shape
-    )
-    source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{means.totals.sum():,} kept rows"
-    names = _name_columns(state, places)
-    if size:
-        return column_plot.draw_mean_pair(
-            ax, names, [values for values, _, _ in axes], means.totals, means.means, source
-        )
-    values, _, ordered = axes[0]
-    return column_plot.draw_means(
-        ax, names[0], values, means.totals, means.means, means.errors, source, ordered=ordered
-    )
-
-
-class MeanTargets(NamedTuple):
-    """How many rows have each value or pair of values, the mean of their targets, and its standard error."""
-
-    totals: Ints
-    means: Floats
-    errors: Floats
-
-
-def average_targets(bins: Ints, targets: Floats, counts: Ints, shape: Sequence[int]) -> MeanTargets:
-    """Return the means of targets in bins, of rows that occur so often; 0 where no row is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.tasks.labels.column_values import average_targets
-    >>> found = average_targets(np.array([0, 0, 2]), np.array([1.0, 4.0, 5.0]), np.array([2, 1, 1]), [3])
-    >>> found.totals.tolist(), found.means.tolist()
-    ([3, 0, 1], [2.0, 0.0, 5.0])
-    """
-    n = int(np.prod(shape))
-    totals = np.bincount(bins, counts, n).astype(np.int64)
-    divisors = np.maximum(totals, 1)
-    means = np.bincount(bins, counts * targets, n) / divisors
-    errors = np.sqrt(np.bincount(bins, counts * (targets - means[bins]) ** 2, n)) / divisors
-    return MeanTargets(totals.reshape(shape), means.reshape(shape), errors.reshape(shape))
-
-
-def _find_places(state: RowsState, columns: Sequence[Any]) -> list[int]:
-    """Return the places of columns, which must differ."""
-    places = [_place(state, column) for column in columns]
-    if len(set(places)) < len(places):
-        raise ValueError(f"{columns[0]!r} and {columns[1]!r} are the same column: name two.")
-    return places
-
-
-def _name_columns(state: RowsState, places: Sequence[int]) -> tuple[str, ...]:
-    """Return what columns are called in a figure."""
-    names = state.columns.names
-    return tuple(f"column {place}" if names is None else str(names[place]) for place in places)
-
-
-def _of_places(state: RowsState, contexts: Contexts, places: list[int]) -> tuple[Contexts, list[int]]:
-    """Return contexts in which these columns have tokens of their own, and where: of packed rows, they alone."""
-    if not state.columns.packed:
-        return contexts, places
-    values = unpack_rows(contexts, state.columns.n).of_columns(np.array(sorted(places)))
-    tokens = np.where(np.isnan(values), float(NO_TOKEN), values)
-    return Contexts(tokens), [sorted(places).index(place) for place in places]
-
-
-def _place(state: RowsState, column: Any) -> int:
-    """Return the place of a column that is given by its name, or by its place."""
-    listed, h = state.columns.listed() or [], state.columns.n
-    if column in listed:
-        return int(listed.index(column))
-    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and -h <= column < h:
-        return int(column) % h
-    known = ", ".join(map(repr, listed[:20])) if listed else f"the places 0 to {h - 1}"
-    raise ValueError(f"There is no column {column!r}; the table has {known}.")
-
-
-def _counted(state: ModelState, places: list[int]) -> _Cases | None:
+def _counted(state: LabelState, places: list[int]) -> _Cases | None:
     """Return the cases of a site that compares these columns; None where there is none with exact counts in memory."""
-    site, sites, memory = tuple(sorted(places)), state.sites, state.memory
-    if state.cells is not None and state.cells.narrowing is not None:
+    site, sites, memory = tuple(sorted(places)), state.layout.sites, state.memory
+    cells = state.layout.cells
+    if cells is not None and cells.narrowing is not None:
         return None  # its sites are columns of narrow rows
     if site not in sites.positions or (isinstance(memory, InSegments) and memory.segmented is not None):
         return None
@@ -253,7 +159,7 @@ def _counted(state: ModelState, places: list[int]) -> _Cases | None:
     )
 
 
-def _kept(state: ModelState, places: list[int]) -> _Cases:
+def _kept(state: LabelState, places: list[int]) -> _Cases:
     """Return the rows that are kept as cases; ValueError where none are."""
     kept, labels = state.kept, state.memory.labels
     if kept is None:
@@ -266,7 +172,7 @@ def _kept(state: ModelState, places: list[int]) -> _Cases:
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples, n = joined_examples(batches), int(state.memory.label_counts.sum())
     counts = examples.multiplicity
-    contexts, places = _of_places(state, examples.contexts, places)
+    contexts, places = contexts_of_places(state.columns, examples.contexts, places)
     return _Cases(
         tokens=contexts.vocabulary,
         ranks=contexts.ranks[:, places],
@@ -278,45 +184,13 @@ def _kept(state: ModelState, places: list[int]) -> _Cases:
     )
 
 
-_Axis = tuple[tuple[str, ...], "Ints", bool]
 """The values as they are shown, the value of each case, and whether values are in order."""
 
 
-def _names(tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> _Axis:
-    """Return names, the most frequent first; whole numbers in their order where they are few."""
-    listed = tokens.tolist()
-    sums = np.bincount(ranks + 1, totals, len(listed) + 1).astype(np.int64)  # the first is for no token
-    used = [rank for rank in np.flatnonzero(sums).tolist() if rank]
-    are_numbers = len(used) <= most and not any(isinstance(listed[rank - 1], str) for rank in used)
-    order = used if are_numbers else sorted(used, key=lambda rank: (-int(sums[rank]), rank))
-    bins = np.full(len(listed) + 1, min(len(order), most), np.int64)
-    bins[order[:most]] = np.arange(len(order[:most]))
-    shown = [column_plot.MISSING if listed[rank - 1] == MISSING else str(listed[rank - 1]) for rank in order[:most]]
-    if len(order) > most:
-        shown.append(f"{len(order) - most:,} {column_plot.OTHERS}")
-    if sums[0]:
-        bins[0] = len(shown)
-        shown.append(column_plot.MISSING)
-    return tuple(shown), np.minimum(bins[ranks + 1], max(len(shown) - 1, 0)), are_numbers
-
-
-def _ranges(state: ModelState, place: int, tokens: Vocabulary, ranks: Ints) -> _Axis:
+def _ranges(state: LabelState, place: int, tokens: Vocabulary, ranks: Ints) -> Axis:
     """Return the ranges that the model compares."""
-    assert state.cells is not None
-    cuts = state.cells.ranges[place]
+    assert state.layout.cells is not None
+    cuts = state.layout.cells.ranges[place]
     found = token_values(tokens)[ranks]
     bins = np.where(np.isnan(found) | (found == MISSING_RANGE), len(cuts) + 1, found).astype(np.int64)
-    return _with_missing(state.cells.kinds[place], cuts, bins)
-
-
-def _cut(kind: str, tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> _Axis:
-    """Return ranges of about as many rows each."""
-    found = token_values(tokens)[ranks]
-    cuts = quantile_cuts(found, totals, most - 1)
-    bins = np.where(np.isnan(found), len(cuts) + 1, np.searchsorted(cuts, found, side="right"))
-    return _with_missing(kind, cuts, bins)
-
-
-def _with_missing(kind: str, cuts: Floats, bins: Ints) -> _Axis:
-    shown = [range_text(kind, cuts, bin_) for bin_ in range(len(cuts) + 1)]
-    return (*shown, *([column_plot.MISSING] if (bins > len(cuts)).any() else [])), bins, True
+    return label_ranges(state.layout.cells.kinds[place], cuts, bins)

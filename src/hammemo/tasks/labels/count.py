@@ -1,47 +1,132 @@
-"""The second step of the rule, memory = count(layout, rows): a memory is a sum over rows under a layout.
+"""memory = count(layout, rows): the memory of a classifier is a sum over rows under its layout.
 
-Every function changes the memory that it is given, which is the caller's own: ``memory.snapshot()`` first.
+Every function returns a memory of its own, which shares with the one that it was given all pages that stay as they are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from hammemo.memories.errors import LayoutError
+from hammemo.tasks.labels.layout import is_in_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
-    from hammemo.tasks.labels.choose import LayoutPlan
+    from hammemo.tasks.labels.choose import LabelPlan
+    from hammemo.tasks.labels.layout import LabelState, Layout
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
-def count(memory: Memory, cells: Cells | None, batches: Iterable[Examples], sign: int = 1) -> Memory:
-    """Add batches of examples to a memory or, with sign -1, subtract them; return it."""
+def count(state: LabelState, batches: Iterable[Examples], sign: int = 1, *, seen: Any = None) -> Memory:
+    """Return the memory of a state with batches of examples added or, with sign -1, subtracted."""
+    del seen  # counting shares no work with choosing
+    return add_batches(state.memory, state.layout, batches, sign)
+
+
+def add_batches(memory: Memory, layout: Layout, batches: Iterable[Examples], sign: int = 1) -> Memory:
+    """Return a memory of a layout with batches of examples added or, with sign -1, subtracted."""
+    counted = memory.snapshot()
+    cells = layout.cells
     for examples in batches:
-        if len(examples):
-            count_batch(memory, cells, examples, sign)
-    return memory
+        if not len(examples):
+            continue
+        if cells is None:
+            counted.update(examples, sign)
+        else:
+            counted.update_cells(cells, cells.learn(examples), sign)
+    return counted
 
 
-def count_batch(memory: Memory, cells: Cells | None, examples: Examples, sign: int = 1) -> None:
-    """Add examples or subtract them, as contexts of cells where they have numbers."""
+def count_one(state: LabelState, context: Sequence[Any], label: Any, sign: int) -> Memory:
+    """Return the memory with one example added or, with sign -1, subtracted: in microseconds."""
+    counted = state.memory.snapshot()
+    cells = state.layout.cells
     if cells is None:
-        memory.update(examples, sign)
+        counted.update_one(context, label, sign)
     else:
-        memory.update_cells(cells, cells.learn(examples), sign)
+        counted.update_one_row(cells, context, label, sign)
+    return counted
 
 
-def empty_memory(plan: LayoutPlan, kept: Kept | None) -> Memory:
+def count_examples(memory: Memory) -> int:
+    """Return how many examples a memory holds."""
+    return int(memory.label_counts.sum())
+
+
+def empty_memory(state: LabelState) -> Memory:
+    """Return a memory of the same layout without rows and without declared labels."""
+    return state.memory.empty_like()
+
+
+def declared(memory: Memory) -> Vocabulary:
+    """Return the labels that a memory keeps while they have no example."""
+    return memory.declared
+
+
+def declare(memory: Memory, labels: Vocabulary) -> Memory:
+    """Return a memory that keeps these labels, too, while they have no example."""
+    if not len(labels):
+        return memory
+    with_labels = memory.snapshot()
+    with_labels.declare_labels(labels)
+    return with_labels
+
+
+def open_memory(plan: LabelPlan, kept: Kept | None) -> Memory:
     """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout.
 
     Where all are kept, they are counted first and settle it then.
     """
-    memory = plan.memory.snapshot()
-    return memory if kept is None or kept.holds_all else settled(memory, plan.layout.cells, kept)
+    if kept is None or kept.holds_all:
+        return plan.memory.snapshot()
+    return settle(plan.memory, plan.layout, kept)
 
 
-def settled(memory: Memory, cells: Cells | None, kept: Kept) -> Memory:
+def settle(memory: Memory, layout: Layout, kept: Kept) -> Memory:
     """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
-    return count(memory, cells, kept.batches()).empty_like() if memory.undecided() else memory
+    if not memory.undecided():
+        return memory.snapshot()
+    return add_batches(memory, layout, kept.batches()).empty_like()
+
+
+def trust(memory: Memory, *before: LabelState) -> Memory:
+    """Return a memory that has forgotten rows of which each was looked up, so that its bounds hold as before."""
+    forgot_unchecked = any(state.memory.forgot_unchecked for state in before)
+    if memory.forgot_unchecked == forgot_unchecked:
+        return memory
+    trusted = memory.snapshot()
+    trusted.forgot_unchecked = forgot_unchecked
+    return trusted
+
+
+def merge(state: LabelState, other: LabelState, sign: int) -> Memory:
+    """Return the sum of two memories or, with sign -1, the difference; LayoutError where their layouts differ."""
+    mine, theirs = state.layout.cells, other.layout.cells
+    if mine is not theirs and mine != theirs:
+        raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
+    memory = state.memory.snapshot()
+    if sign > 0:
+        memory.merge(other.memory)
+    else:
+        memory.unmerge(other.memory)
+    return memory
+
+
+def can_count_again(memory: Memory) -> bool:
+    """Return whether the rows may be counted under another layout: a table in segments is not."""
+    return not is_in_segments(memory)
+
+
+def fingerprint(state: LabelState) -> str:
+    """Return a short name of the layout, which the memory knows."""
+    return state.memory.fingerprint()
+
+
+def has_layout_of(state: LabelState, other: LabelState) -> bool:
+    """Return False: the rows of a classifier are counted again also under an equal layout, because that is quick."""
+    del state, other
+    return False

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import object_array
-from hammemo.edits.learn import CountAll, counted, like_given, started
-from hammemo.edits.state import ModelState, is_in_segments
+from hammemo.edits.fit import choose_like_given, count_plan, start
+from hammemo.edits.task import RowBatch
 from hammemo.kernels import AutoSites
-from hammemo.tasks.labels import choose
 from hammemo.tasks.labels.automatic import resolved_kernel
-from hammemo.tasks.labels.count import count, settled
+from hammemo.tasks.labels.choose import choice_rows, choose
+from hammemo.tasks.labels.count import add_batches, declare, settle
+from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.size_warning import warn_if_large
 from hammemo.tasks.labels.weigh import check_class_weight, weigh
 from hammemo.tokens.column_schema import ColumnSchema
@@ -23,9 +24,11 @@ from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from hammemo.kernels.cells import Cells
+    from collections.abc import Callable
+
     from hammemo.memories import Memory
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.token_types import TokenTypes
     from hammemo.tokens.zones import Zones
@@ -73,13 +76,13 @@ class TableFacts:
         """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
         rows = None if self.store is None else self.store.kept_rows
         if rows is not None:
-            return choose.choice_rows(rows)
+            return choice_rows(rows)
         none = np.empty(0, np.int64)
         return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
 
 
 def room_for_rows(
-    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: ModelState | None
+    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: LabelState | None
 ) -> ModelStore | None:
     """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
 
@@ -87,7 +90,7 @@ def room_for_rows(
     """
     check_missing_rule(settings.missing)
     if layout is not None:
-        fresh = settings.empty_store(columns.width, layout.memory.seed, like_given(settings, columns, layout, 2).vote)
+        fresh = settings.empty_store(columns.width, layout.seed, choose_like_given(settings, columns, layout, 2).vote)
         theirs = layout.rows
         return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.emptied())
     memory = settings.new_memory()
@@ -111,12 +114,12 @@ def learn_table(
     settings: ModelSettings,
     facts: TableFacts,
     classes: Any,
-    layout: ModelState | None,
-    count_all: CountAll,
+    layout: LabelState | None,
+    count_all: Callable[[LabelState], Memory],
     *,
     kept_are_counted: bool,
-) -> ModelState:
-    """Learn a table that others have read, as `fit` does; `count_all` returns the memory with all its rows.
+) -> LabelState:
+    """Learn a table that others have read, as `fit` does; `count_all` returns the memory of a state with all its rows.
 
     With `kept_are_counted`, it is not asked where all rows are kept.
     """
@@ -125,21 +128,25 @@ def learn_table(
     declared = Vocabulary.of(listed)
     label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), listed)
 
-    def all_rows(memory: Memory, cells: Cells | None) -> Memory:
+    def all_rows(state: LabelState) -> Memory:
+        memory = state.memory
         if kept is not None and kept.holds_all and kept_are_counted:
-            return count(memory, cells, kept.batches())
-        memory = count_all(memory if kept is None else settled(memory, cells, kept), cells)
-        memory.declare_labels(declared)
-        return memory
+            return add_batches(memory, state.layout, kept.batches())
+        if kept is not None:
+            memory = settle(memory, state.layout, kept)
+        return declare(count_all(state.but(memory=memory)), declared)
 
     if layout is not None:
-        plan = like_given(settings, columns, layout, len(facts.labels.union(declared)))
-        plan.memory.declare(declared)
-        state = started(settings, plan, columns, label_dtype, layout)
-        state = state.with_memory(all_rows(plan.memory, state.cells), store=facts.store)
+        plan = choose_like_given(settings, columns, layout, len(facts.labels.union(declared)))
+        state = start(settings, plan, columns, label_dtype, layout)
+        state = state.but(memory=declare(state.memory, declared), store=facts.store)
+        state = state.but(memory=all_rows(state))
     else:
-        plan = choose.by_rows(settings, columns, facts.choice_rows(), facts.seed)
-        state = weigh(settings, counted(settings, plan, columns, label_dtype, facts.store, declared, all_rows))
+        chosen_by = facts.choice_rows()
+        plan = choose(settings, columns, chosen_by, facts.seed)
+        batch = RowBatch(chosen_by, columns, label_dtype, declared)
+        state = count_plan(settings, plan, batch, facts.store, all_rows)
+        state = state.but(vote=weigh(settings, state))
     check_class_weight(state)
     if settings.memory_is_auto and not is_in_segments(state.memory):
         warn_if_large(state.memory)

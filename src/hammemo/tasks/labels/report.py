@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hammemo.explain.report_text import STALE, ReportText, count_things, describe_kept
 from hammemo.kernels.cells import TreeCells
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.tasks.labels.choose import held_out
-from hammemo.tasks.labels.report_text import STALE, ReportText, count_things, describe_kept
 from hammemo.tasks.labels.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hammemo.edits.state import Choices, ModelState
+    from hammemo.tasks.labels.layout import Choices, LabelState
 
 _MAX_SHOWN_TUPLES = 12
 
@@ -182,8 +182,8 @@ class Report(ReportText):
 
 def report_of(model: Any) -> Report:
     """Return the report of one version of a fitted model."""
-    state: ModelState = model.state
-    positions, kept, cells = state.sites.positions, state.kept, state.cells
+    state: LabelState = model.state
+    positions, kept, cells = state.layout.sites.positions, state.kept, state.layout.cells
     counts, names = state.memory.label_counts, state.columns.listed()
     return Report(
         n_examples=int(counts.sum()),
@@ -200,10 +200,10 @@ def report_of(model: Any) -> Report:
         chosen_at=state.chosen_at,
         is_pinned=state.pinned,
         choices=replace(state.layout.choices, held_out=held_out(state)),
-        free=tuple(site.name for site in state.sites.free),
+        free=tuple(site.name for site in state.layout.sites.free),
         keeps_documents=state.documents is not None,
         is_stream=state.documents is not None or state.cutting is not None,
-        unread=state.vote.unread(state.sites),
+        unread=state.vote.unread(state.layout.sites),
         is_stale=state.stale,
         is_weighed=getattr(state.vote, "class_weight", None) is not None,
         most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,

@@ -1,25 +1,22 @@
-"""The parameters of a model as one frozen value: what the steps of an edit take in place of an estimator."""
+"""The parameters of a classifier as one frozen value: what an edit takes in place of an estimator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from sklearn.utils import check_random_state
-
+from hammemo.edits.settings import most_kept, seed_of
 from hammemo.kernels import AutoSites
-from hammemo.stores.digest_store import NAMES as DIGEST_NAMES
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.labels.automatic import resolved_memory, resolved_vote
 from hammemo.tasks.labels.names import is_auto
 from hammemo.votes import LogLinear, Vote
-from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.tasks.labels.layout import LabelSteps
 
 
 class ModelSettings(NamedTuple):
@@ -27,6 +24,8 @@ class ModelSettings(NamedTuple):
 
     Parameters
     ----------
+    task
+        Labels.
     kernel, vote, random_state, missing, keep, class_weight
         As given.
     numeric
@@ -35,6 +34,7 @@ class ModelSettings(NamedTuple):
         As given; or a function that makes a memory, for a model without this parameter.
     """
 
+    task: LabelSteps
     kernel: Any
     vote: Any
     random_state: Any
@@ -64,6 +64,10 @@ class ModelSettings(NamedTuple):
         """Return the seed of a model that begins; for None, a new one."""
         return seed_of(self.random_state)
 
+    def with_seed(self, seed: int) -> ModelSettings:
+        """Return the same parameters with this seed."""
+        return self._replace(random_state=seed)
+
     def vote_for(self, n_labels: int, memory: Memory | None = None) -> Vote:
         """Return the vote that is meant, where "auto" depends on what the memory keeps and on the number of labels."""
         return resolved_vote(self.vote, self.new_memory() if memory is None else memory, n_labels)
@@ -87,59 +91,13 @@ class ModelSettings(NamedTuple):
         kept = self._empty_kept(self.keep if digests is None else digests.rows, h, seed, vote, documents=documents)
         return kept if digests is None else DigestStore(h, seed, digests.key, beside=kept)
 
+    def stored(self, store: ModelStore | None) -> ModelStore | None:
+        """Return what is stored after a fit: the same as while it ran."""
+        return store
+
     def _empty_kept(self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
         most, is_needed = most_kept(keep, digests=True), vote.fits_weights or isinstance(self.kernel, AutoSites)
         if keep is False or (keep == "auto" and not is_needed):
             return None
         return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
-
-
-class NumberSettings(NamedTuple):
-    """The parameters of `MemoryRegressor`, as they are now."""
-
-    random_state: Any
-    missing: str
-    keep: Any
-    numeric: Any
-    bounds: Bounds = UNBOUNDED
-
-    @property
-    def kernel_is_automatic(self) -> bool:
-        """Whether whole numbers of lists and arrays are numbers: always."""
-        return True
-
-    def seed(self) -> int:
-        """Return the seed of a model that begins; for None, a new one."""
-        return seed_of(self.random_state)
-
-    def empty_store(self, h: int, seed: int) -> KeptRows:
-        """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
-        return KeptRows.empty(h, seed, most_kept(self.keep))
-
-
-def most_kept(keep: Any, *, digests: bool = False) -> int | None:
-    """Return how many rows the parameter `keep` says are kept at most, None where it gives no number, or refuse it.
-
-    `digests` says whether the error also names the ways to store digests.
-    """
-    if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
-        known = "', '".join(["auto", *(DIGEST_NAMES if digests else ())])
-        end = ", a number of rows, or Digests()." if digests else " or a number of rows."
-        raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False{end}")
-    if not isinstance(keep, (str, bool)) and keep < 1:
-        raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
-    return None if isinstance(keep, (str, bool)) else int(keep)
-
-
-def seed_of(random_state: Any) -> int:
-    """Return the seed of a model; of None, a new one."""
-    if isinstance(random_state, bool):  # numpy takes it for 0 or 1; as JSON it would be no number
-        raise ValueError(f"random_state={random_state} is not a seed: use a whole number.")
-    if isinstance(random_state, (int, np.integer)):
-        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
-            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    return int(check_random_state(random_state).randint(2**31))

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.edits.state import ModelState
     from hammemo.kernels.sites import Site
+    from hammemo.tasks.labels.layout import LabelState
 
 _MAX_EXAMPLES: Final = 4000
 _MAX_TREE_EXAMPLES: Final = 200
@@ -82,7 +82,7 @@ class SiteBits:
         return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"
 
 
-def site_bits(state: ModelState) -> SiteBits:
+def site_bits(state: LabelState) -> SiteBits:
     """Return what every site of a fitted model is worth, by the sample of its examples that it keeps.
 
     Examples
@@ -95,14 +95,15 @@ def site_bits(state: ModelState) -> SiteBits:
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """
-    has_trees = isinstance(state.cells, TreeCells)
+    has_trees = isinstance(state.layout.cells, TreeCells)
     contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(state)
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
-    narrowing = None if state.cells is None else state.cells.narrowing
-    n_columns = state.columns.n if state.cells is None else len(state.cells.kinds)
-    sites = [("", (j,)) for j in range(n_columns)] if has_trees else state.sites.described()
+    cells = state.layout.cells
+    narrowing = None if cells is None else cells.narrowing
+    n_columns = state.columns.n if cells is None else len(cells.kinds)
+    sites = [("", (j,)) for j in range(n_columns)] if has_trees else state.layout.sites.described()
     listed = state.columns.listed() if narrowing is None else narrowing.narrow_names(state.columns.listed())
     shown = [kind or shown_site(site, listed) for kind, site in sites]
     return SiteBits(
@@ -115,9 +116,9 @@ def site_bits(state: ModelState) -> SiteBits:
     )
 
 
-def bits_of_columns(state: ModelState, bits: SiteBits) -> Floats:
+def bits_of_columns(state: LabelState, bits: SiteBits) -> Floats:
     """Return what each column of the table is worth."""
-    cells = state.cells
+    cells = state.layout.cells
     if cells is None or cells.narrowing is None:
         return bits.of_columns(state.columns.n)
     return cells.narrowing.spread_total(bits.of_columns(len(cells.kinds)))
@@ -154,22 +155,22 @@ def _bits(scores: Floats, truths: Ints) -> Floats:
     return np.asarray((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2))
 
 
-def _contributions(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
+def _contributions(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
     vote, sample, memory = state.vote, state.kept, state.memory
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with keep=True.")
-    reader, smoothing = with_free_rows(memory.reader(), state.sites), vote.amounts()
+    reader, smoothing = with_free_rows(memory.reader(), state.layout.sites), vote.amounts()
     examples = sample.fitting_sample(vote)
-    examples = examples if state.cells is None else state.cells.counted(examples)
+    examples = examples if state.layout.cells is None else state.layout.cells.counted(examples)
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
-    width = len(reader.labels) * state.sites.n * len(smoothing)
+    width = len(reader.labels) * state.layout.sites.n * len(smoothing)
     most = max(1, min(_MAX_EXAMPLES, _MAX_NUMBERS // width))
     rows, counts = rows[:most], counts[:most]
-    rule = vote.rule(reader, state.sites)
+    rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     prior = shares(reader.label_counts)
     ratios = features(reader, LabelledContexts(examples.contexts[rows], columns[rows], prior, smoothing, True))
@@ -178,12 +179,12 @@ def _contributions(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
     return contributions.astype(np.float64), rule.base, columns[rows], counts
 
 
-def _of_columns(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
+def _of_columns(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each column of a table with numbers adds to each score: names, and its share in what trees say.
 
     A row is judged by trees that it did not grow, which stand for all trees of their kind.
     """
-    vote, cells, kept, memory = state.vote, state.cells, state.rows, state.memory
+    vote, cells, kept, memory = state.vote, state.layout.cells, state.rows, state.memory
     if not isinstance(vote, LogLinear) or kept is None or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert isinstance(cells, TreeCells)
@@ -191,11 +192,11 @@ def _of_columns(state: ModelState) -> tuple[Floats, Floats, Ints, Ints]:
     chosen, words, counts = cells.codes.distinct(examples, memory.seed)
     examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
     rows = rows_of(cells, examples, memory.seed, reader)
-    rule = vote.rule(reader, state.sites)
+    rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
     of_rows = cells.column_shares(examples.contexts)
-    for k, (site, counts, scale) in enumerate(site_counts_of(cells, rows, state.sites)):
+    for k, (site, counts, scale) in enumerate(site_counts_of(cells, rows, state.layout.sites)):
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, list(site)].mean(axis=1).T[:, :, None] * added

@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from hammemo._progress import advance, progress_bar
-from hammemo.edits.forget import forget_kept, with_checked_memory
-from hammemo.edits.learn import label_ends, like_given, refuse_to_record, started
-from hammemo.edits.merge import joint_cutting
-from hammemo.edits.refit import fit_documents
+from hammemo.edits.fit import choose_like_given, start
+from hammemo.edits.forget import forget_kept, note_forgotten, trust_if_known
+from hammemo.edits.merge import join_cuttings
+from hammemo.edits.state import EVERYTHING_FITTED, refuse_to_record
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
-from hammemo.tasks.labels import choose
+from hammemo.tasks.labels.automatic import counts_in_any_order
+from hammemo.tasks.labels.choose import choose_by_stream
+from hammemo.tasks.labels.count import add_batches, declare
 from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.read import label_ends
 from hammemo.tasks.labels.scorer import check_probabilities
 from hammemo.tasks.labels.size_warning import watched
-from hammemo.tasks.labels.weigh import check_class_weight, fitted_vote, weigh, with_forgotten
+from hammemo.tasks.labels.weigh import check_class_weight, fitted_vote, weigh
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
@@ -38,10 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.edits.state import ModelState
     from hammemo.memories import Memory
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.answer import ModelView
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
 
 
@@ -122,8 +125,8 @@ class Stream:
 
 
 def fit_stream(
-    settings: ModelSettings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
-) -> ModelState:
+    settings: ModelSettings, before: LabelState | None, stream: Stream, h: int | None, layout: LabelState | None
+) -> LabelState:
     """Learn a stream that is all that there is; choose by it, where all its documents are kept."""
     refuse_to_record(before)
     n_context = FRAME_CONTEXT if h is None and stream.is_frame else h
@@ -134,12 +137,40 @@ def fit_stream(
     if layout is None and state.documents is not None and state.documents.holds_all:
         state = fit_documents(settings, state, is_counted=True)
     elif state.vote.sample_size():  # a layout may bring fitted weights
-        state = weigh(settings, _with_vote_for_all_labels(settings, state), sample)
+        state = _with_vote_for_all_labels(settings, state)
+        state = state.but(vote=weigh(settings, state, sample))
     check_class_weight(state)
     return state
 
 
-def _with_vote_for_all_labels(settings: ModelSettings, state: ModelState) -> ModelState:
+def fit_documents(settings: ModelSettings, state: LabelState, *, is_counted: bool = False) -> LabelState:
+    """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
+
+    It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learned them in the order in which
+    they came: it is taken as it is where neither its layout nor the order would change it.
+    """
+    before, store, kept = state.memory, state.store, state.documents
+    assert store is not None
+    assert kept is not None
+    columns = replace(state.columns, types=None)  # the tokens of documents are names
+    plan = choose_by_stream(settings, columns, kept.facts(len(before.labels)), kept.seed)
+    again = start(settings, plan, columns, state.target_dtype, documents=True)
+    has_same_weights = np.array_equal(again.layout.sites.weights, state.layout.sites.weights)
+    is_alike = again.memory.layout() == before.layout() and has_same_weights
+    if is_counted and is_alike and counts_in_any_order(settings.new_memory()):
+        memory = before
+    else:
+        memory = declare(again.memory, before.declared)
+        memory = add_batches(memory, again.layout, kept.batches())
+    room = again.store
+    if room is None or not room.stores_like(store):  # `keep` was set since
+        store = None if room is None else room.plus(store, 1)
+    again = again.but(memory=memory, store=store, cutting=kept.cutting)
+    again = again.but(chosen_at=again.n_examples)
+    return again.but(vote=weigh(settings, again), refitted=EVERYTHING_FITTED, **state.carried)
+
+
+def _with_vote_for_all_labels(settings: ModelSettings, state: LabelState) -> LabelState:
     """Return a state whose automatic vote is made for the labels that were learnt: a plan knows the first ones only."""
     if not (isinstance(state.vote, LogLinear) and is_auto(settings.vote)):
         return state
@@ -148,8 +179,8 @@ def _with_vote_for_all_labels(settings: ModelSettings, state: ModelState) -> Mod
 
 
 def learn_stream(
-    settings: ModelSettings, before: ModelState | None, stream: Stream, h: int | None, layout: ModelState | None
-) -> ModelState:
+    settings: ModelSettings, before: LabelState | None, stream: Stream, h: int | None, layout: LabelState | None
+) -> LabelState:
     """Learn one more stream; by default, h and how it is cut are those of before, or of the layout."""
     known = layout if before is None else before
     of_first = FRAME_CONTEXT if stream.is_frame and known is None else None
@@ -160,22 +191,22 @@ def learn_stream(
 
 def _learn_blocks(
     settings: ModelSettings,
-    before: ModelState | None,
+    before: LabelState | None,
     stream: Stream,
     h: int,
     cutting: Cutting,
-    layout: ModelState | None,
+    layout: LabelState | None,
     *,
     sampled: bool = False,
-) -> tuple[ModelState, Examples | None]:
+) -> tuple[LabelState, Examples | None]:
     """Learn the windows of a stream; return a sample of them, too, if requested and none is kept."""
     refuse_to_record(before)
     blocks = stream.blocks(h, cutting)
     first = next(blocks, None)
     if first is None or not len(first.targets()):
         raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
-    state, label_dtype = _begun(settings, before, stream, first, h, layout)
-    state = state.but(cutting=joint_cutting(state, cutting), label_dtype=label_dtype)
+    state, target_dtype = _begun(settings, before, stream, first, h, layout)
+    state = state.but(cutting=join_cuttings(state, cutting), target_dtype=target_dtype)
     labels, memory = stream.labels(), state.memory.snapshot()
     if labels is not None:
         memory.declare_labels(labels)
@@ -194,37 +225,37 @@ def _learn_blocks(
     with progress_bar("Learning documents" if stream.total else "Learning tokens"):
         passed = _told(passed, stream.total)
         memory.update_from_blocks(_labelled(passed) if labels is None else passed, labels)
-    label_dtype = widened_label_dtype(label_dtype, memory.labels)
-    state = state.with_memory(memory, store=keeper.store, label_dtype=label_dtype)
+    target_dtype = widened_label_dtype(target_dtype, memory.labels)
+    state = state.but(memory=memory, store=keeper.store, target_dtype=target_dtype)
     return state, sample.examples() if sample else None
 
 
 def _begun(
-    settings: ModelSettings, before: ModelState | None, stream: Stream, first: Block, h: int, layout: ModelState | None
-) -> tuple[ModelState, np.dtype[Any]]:
+    settings: ModelSettings, before: LabelState | None, stream: Stream, first: Block, h: int, layout: LabelState | None
+) -> tuple[LabelState, np.dtype[Any]]:
     """Return the state before the first block is learnt, and the type of all labels so far."""
     chosen = None if stream.classes is None else label_array(stream.classes)
     kinds = [label_array(first.tokens[first.targets()[:1]]) if chosen is None else chosen]
     refuse_numbers(layout if before is None else before)
     if before is not None:
-        if h != before.sites.h:
-            raise ValueError(f"The model was fitted on contexts of {before.sites.h} tokens; h={h}.")
+        if h != before.layout.sites.h:
+            raise ValueError(f"The model was fitted on contexts of {before.layout.sites.h} tokens; h={h}.")
         kinds.append(label_ends(before))
-    label_dtype = common_label_dtype(*kinds)
+    target_dtype = common_label_dtype(*kinds)
     state = before
     if state is None:
         columns, facts = ColumnSchema(h), _stream_facts(first, chosen)
         if layout is None:
-            plan = choose.by_stream(settings, columns, facts, settings.seed())
+            plan = choose_by_stream(settings, columns, facts, settings.seed())
         else:
-            plan = like_given(settings, columns, layout, facts.n_labels)
-        state = started(settings, plan, columns, label_dtype, layout, documents=True)
+            plan = choose_like_given(settings, columns, layout, facts.n_labels)
+        state = start(settings, plan, columns, target_dtype, layout, documents=True)
     learnt = TokenTypes.of(Contexts(first.tokens[:, None]), 1)
     columns = replace(state.columns, types=None)  # the tokens of documents are names
-    return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), label_dtype
+    return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), target_dtype
 
 
-def forget_stream(settings: ModelSettings, state: ModelState, stream: Stream) -> tuple[ModelState, bool]:
+def forget_stream(settings: ModelSettings, state: LabelState, stream: Stream) -> tuple[LabelState, bool]:
     """Remove whole documents; return whether the kept documents, if there are any, knew that each was learnt whole."""
     refuse_numbers(state)
     labels, kept = stream.labels(), state.documents
@@ -235,7 +266,7 @@ def forget_stream(settings: ModelSettings, state: ModelState, stream: Stream) ->
         if not beyond:
             return state, True
         stream = replace(stream, documents=beyond)
-    h, cutting = state.sites.h, stream.cutting or known_cutting(state)
+    h, cutting = state.layout.sites.h, stream.cutting or known_cutting(state)
     documents = stream.documents
     if not stream.is_short_said and cutting.short == "drop":
         documents = long_enough(documents, h, stream.starts)
@@ -243,7 +274,7 @@ def forget_stream(settings: ModelSettings, state: ModelState, stream: Stream) ->
     return _forget_blocks(settings, state, blocks, cutting, labels)
 
 
-def forget_cases(settings: ModelSettings, state: ModelState, ids: Sequence[Any]) -> ModelState:
+def forget_cases(settings: ModelSettings, state: LabelState, ids: Sequence[Any]) -> LabelState:
     """Remove all documents of some cases."""
     kept = state.documents
     if kept is None or not kept.holds_all:
@@ -254,26 +285,26 @@ def forget_cases(settings: ModelSettings, state: ModelState, ids: Sequence[Any])
     return _forget_found(settings, state, kept.of_ids(ids))
 
 
-def _forget_found(settings: ModelSettings, state: ModelState, documents: KeptDocuments) -> ModelState:
+def _forget_found(settings: ModelSettings, state: LabelState, documents: KeptDocuments) -> LabelState:
     """Remove documents that are kept."""
     state = forget_kept(state, documents)
     for examples in documents.batches():
-        state = with_forgotten(settings, state, examples)
+        state = note_forgotten(settings, state, examples)
     return state
 
 
 def _forget_blocks(
-    settings: ModelSettings, state: ModelState, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None
-) -> tuple[ModelState, bool]:
+    settings: ModelSettings, state: LabelState, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None
+) -> tuple[LabelState, bool]:
     memory, keeper = state.memory.snapshot(), Keeper(state.store, Way.of(cutting, labels), -1)
     for block in keeper.through(blocks):
         examples = block.examples() if labels is None else block.examples().only(labels)
         memory.update(examples, -1)
-        state = with_forgotten(settings, state, examples)
-    return with_checked_memory(state, memory, keeper.store), keeper.could_tell
+        state = note_forgotten(settings, state, examples)
+    return state.but(memory=trust_if_known(state, memory), store=keeper.store), keeper.could_tell
 
 
-def known_cutting(state: ModelState) -> Cutting:
+def known_cutting(state: LabelState) -> Cutting:
     """Return how all documents of a model were cut; ValueError where it does not know."""
     if state.cutting is None:
         raise ValueError(
@@ -283,20 +314,20 @@ def known_cutting(state: ModelState) -> Cutting:
     return state.cutting
 
 
-def refuse_numbers(state: ModelState | None) -> None:
+def refuse_numbers(state: LabelState | None) -> None:
     """Refuse a model of a table with numbers: its contexts are cells, not tokens of a stream."""
-    if state is not None and state.cells is not None:
+    if state is not None and state.layout.cells is not None:
         raise ValueError(
             "The model was fitted on a table with numbers, so it takes rows and no streams: partial_fit(X, y), "
             "forget(X, y). Streams need a model of their own: fit_stream(…)."
         )
 
 
-def _context_length(known: ModelState | None) -> int:
+def _context_length(known: LabelState | None) -> int:
     if known is None:
         raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
     refuse_numbers(known)
-    return known.sites.h
+    return known.layout.sites.h
 
 
 def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
@@ -330,14 +361,14 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def with_counted_stream(
     settings: ModelSettings,
-    state: ModelState,
+    state: LabelState,
     memory: Memory,
     store: ModelStore | None,
     cutting: Cutting,
     sample: Examples,
-) -> ModelState:
+) -> LabelState:
     """Take the counts of a stream that others have read; the state has learnt a sample of it, and nothing else."""
-    state = state.with_memory(memory, store=store, cutting=cutting)
+    state = state.but(memory=memory, store=store, cutting=cutting)
     if not state.vote.sample_size():
         return state
     state = _with_vote_for_all_labels(settings, state)

@@ -1,18 +1,21 @@
-"""The third step of the rule, weights = weigh(layout, memory, rows): the vote, fitted to what is kept."""
+"""weights = weigh(layout, memory, rows): the vote of a classifier, fitted to what is kept."""
 
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import TYPE_CHECKING
 
 from sklearn.base import clone
 
 from hammemo._progress import progress_bar
-from hammemo.edits.state import WEIGHTS_FITTED, ModelState, is_in_segments
+from hammemo.edits.refit import with_fitted_weights
 from hammemo.kernels import AutoSites
 from hammemo.kernels.cells import TreeCells
 from hammemo.tasks.labels.choose import MIN_FITTED_EXAMPLES
+from hammemo.tasks.labels.layout import LabelState, is_in_segments
 from hammemo.tasks.labels.names import is_auto
+from hammemo.tasks.labels.schedule import FIRST_BATCH
 from hammemo.votes import LogLinear, Mixture, Vote
 from hammemo.votes.tree_weights import fit_tree_weights
 
@@ -26,57 +29,55 @@ if TYPE_CHECKING:
 
 
 def weigh(
-    settings: ModelSettings, state: ModelState, learnt: Examples | None = None, known: WeightedRows | None = None
-) -> ModelState:
-    """Fit the vote to what is kept, or to what was learnt where nothing is kept; not at all if that is too few.
+    settings: ModelSettings, state: LabelState, learned: Examples | None = None, seen: WeightedRows | None = None
+) -> Vote:
+    """Return the vote fitted to what is kept, or to what was learned where nothing is; as it is if that is too little.
 
-    `known` are the rows that the vote was chosen by: if these are all, they are not read again.
+    `seen` are the rows that the vote was chosen by: if these are all, they are not read again.
     """
     kept = state.kept
-    examples = learnt if kept is None else kept.fitting_sample(state.vote) if len(kept) else None
+    examples = learned
+    if kept is not None:
+        examples = kept.fitting_sample(state.vote) if len(kept) else None
     if examples is None or not _is_enough(settings, examples):
-        return state
-    return state.but(vote=fitted_vote(state, examples, known))
+        return state.vote
+    return fitted_vote(state, examples, seen)
 
 
-def weigh_anew(settings: ModelSettings, state: ModelState) -> ModelState:
-    """Fit a vote of the same settings, without what was fitted before."""
-    state = weigh(settings, state.but(vote=settings.with_class_weight(clone(state.vote))))
-    return with_fitted_weights(settings, state.but(refitted=WEIGHTS_FITTED))
+def weigh_learned(
+    settings: ModelSettings, state: LabelState, examples: Examples, *, is_first: bool, choose_again: bool
+) -> Vote:
+    """Return the vote after a batch of rows: an automatic one is fitted to the first batch, if that is large."""
+    del choose_again  # the first batch takes as long as it takes
+    if is_first and is_auto(settings.vote) and examples.multiplicity.sum() >= FIRST_BATCH:
+        return weigh(settings, state, examples)
+    return state.vote
 
 
-def with_fitted_weights(settings: ModelSettings, state: ModelState) -> ModelState:
-    """Note that the weights depend on no forgotten row any more; a layout that was chosen by rows still may."""
-    by_rows = state.cells is not None or settings.kernel_is_automatic
-    return state.but(stale=state.stale and by_rows and not state.pinned)
+def unfitted(settings: ModelSettings, vote: Vote) -> Vote:
+    """Return a vote of the same settings without weights."""
+    return settings.with_class_weight(clone(vote))
 
 
-def with_forgotten(settings: ModelSettings, state: ModelState, examples: Examples | None) -> ModelState:
-    """Note that rows were forgotten; None where it is not known which."""
-    witness = state.witness
-    if witness is not None and examples is not None:
-        witness = witness.plus_examples(examples)
-    return state.but(witness=witness, stale=state.stale or depends_on_rows(settings, state))
-
-
-def depends_on_rows(settings: ModelSettings, state: ModelState) -> bool:
+def depends_on_rows(settings: ModelSettings, state: LabelState) -> bool:
     """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
-    return state.cells is not None or isinstance(settings.kernel, AutoSites) or bool(state.vote.state())
+    is_chosen = state.layout.cells is not None or isinstance(settings.kernel, AutoSites)
+    return is_chosen or bool(state.vote.state())
 
 
-def with_weights(settings: ModelSettings, state: ModelState, stored: StoredArrays) -> ModelState:
+def with_weights(settings: ModelSettings, state: LabelState, stored: StoredArrays) -> LabelState:
     """Take weights that were fitted to another version of a model; ValueError if they are of another model."""
     vote = clone(state.vote)
-    vote.restore(stored, state.sites)
+    vote.restore(stored, state.layout.sites)
     stored.finish()
     return with_fitted_weights(settings, state.but(vote=vote))
 
 
 def fitted_vote(
-    state: ModelState, examples: Examples, known: WeightedRows | None = None, *, leave_one_out: bool = True
+    state: LabelState, examples: Examples, known: WeightedRows | None = None, *, leave_one_out: bool = True
 ) -> Vote:
     """Return the vote fitted to examples; with `leave_one_out` each is left out of the counts that predict it."""
-    vote, memory, cells = state.vote, state.memory, state.cells
+    vote, memory, cells = state.vote, state.memory, state.layout.cells
     if not vote.has_weights:
         return vote  # no reader is made
     vote = copy.copy(vote)
@@ -87,9 +88,9 @@ def fitted_vote(
     examples = examples if cells is None else cells.counted(examples)
     reader = memory.static_reader() if vote.keeps_cases else memory.reader()
     if is_in_segments(memory):
-        reader = rows_to_fit(reader, vote, state.sites, examples)
+        reader = rows_to_fit(reader, vote, state.layout.sites, examples)
     with progress_bar("Fitting weights, stages"):
-        vote.fit_to(reader, examples, state.sites, seed=memory.seed, leave_one_out=leave_one_out)
+        vote.fit_to(reader, examples, state.layout.sites, seed=memory.seed, leave_one_out=leave_one_out)
     return vote
 
 
@@ -103,14 +104,14 @@ def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) ->
     return reader if vote.components(sites).continued else reader.restrict(examples.contexts, times=True)
 
 
-def check_class_weight(state: ModelState) -> None:
+def check_class_weight(state: LabelState) -> None:
     """Refuse a weight of an unknown label in what `fit` learns; after a deletion, a label may have no rows."""
     if isinstance(state.vote, LogLinear):
         state.vote.check_class_weight(state.memory.labels)
 
 
 def _fit_trees(
-    state: ModelState,
+    state: LabelState,
     vote: LogLinear,
     cells: TreeCells,
     examples: Examples,
@@ -125,7 +126,7 @@ def _fit_trees(
         return
     kept, memory = state.rows, state.memory
     is_all = kept is not None and kept.holds_all and len(examples) == len(kept)
-    parts, reader = (vote, cells, state.sites), memory.static_reader()
+    parts, reader = (vote, cells, state.layout.sites), memory.static_reader()
     with progress_bar("Fitting weights, stages"):
         fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all, known=known)
 
@@ -133,3 +134,14 @@ def _fit_trees(
 def _is_enough(settings: ModelSettings, examples: Examples) -> bool:
     """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
     return not is_auto(settings.vote) or int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES
+
+
+def warn_of_other_weights(mine: Vote, theirs: Vote) -> None:
+    """Say that of two sets of fitted weights one is kept."""
+    if mine.state() and theirs.state() and not mine.is_fitted_like(theirs):
+        warnings.warn(
+            "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
+            "both have learnt with refit(), or with fit_vote(X, y).",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -21,6 +21,7 @@ from hammemo.kernels.additive.levels import HAT
 from hammemo.kernels.cells.error_sizes import ErrorSizes
 from hammemo.kernels.cells.forest import KINDS, out_of_bag
 from hammemo.kernels.cells.number_trees import NumberCells, number_features, weighted
+from hammemo.tasks.numbers.answer import answering, remember
 from hammemo.tasks.numbers.sums import NUMBER_TREES, NumberRows
 from hammemo.votes.number_weights import UnseenRows
 
@@ -181,14 +182,14 @@ def has_lost_many_rows(state: NumberState) -> bool:
 
 
 def interval_answers(state: NumberState) -> NumberAnswers:
-    """Return what answers with intervals: `state.answering`, with errors of now where many rows are gone."""
+    """Return what answers with intervals: `answering`, with errors of now where many rows are gone."""
     if state.rows is None or not has_lost_many_rows(state):
-        return state.answering
-    cache = vars(state)
-    answers: NumberAnswers | None = cache.get("_interval_answers")
-    if answers is None:
-        answers = cache.setdefault("_interval_answers", replace(state.answering, errors=_measure_errors(state)))
-    return answers
+        return answering(state)
+    return remember(state, "_interval_answers", _answer_with_errors_of_now)
+
+
+def _answer_with_errors_of_now(state: NumberState) -> NumberAnswers:
+    return replace(answering(state), errors=_measure_errors(state))
 
 
 def _measure_errors(state: NumberState) -> ErrorSizes | None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from hammemo.explain.bar_plot import draw_bars
 from hammemo.explain.number_text import show_number
-from hammemo.tasks.labels.report_text import STALE, ReportText, count_things, describe_kept
+from hammemo.explain.report_text import STALE, ReportText, count_things, describe_kept
+from hammemo.tasks.numbers.answer import answering, contributions, remember
 from hammemo.tasks.numbers.errors import predict_held_out
 from hammemo.tasks.numbers.sums import NumberRows, NumberState, targets_of
 from hammemo.tokens.columns import ColumnKind
@@ -46,7 +47,7 @@ def measure_held_out(state: NumberState, bounds: Bounds) -> NumberHeldOut | None
     held_out = predict_held_out(state)
     if held_out is None or state.rows is None:
         return None
-    answers = state.answering
+    answers = answering(state)
     counts = held_out.counts
     targets = answers.numbers(held_out.targets.astype(np.float64))
     plain = answers.numbers(held_out.predicted)
@@ -181,11 +182,7 @@ def importances(state: NumberState) -> Floats:
     The squared error of the mean less that of :math:`\sum_j c_j` is the sum over columns of
     :math:`\sum c_j (2 y - f)`, the shares of Aumann and Shapley; divided by :math:`\sum y^2` they add up to about R².
     """
-    cache = vars(state)
-    known: Floats | None = cache.get("_importances")
-    if known is None:
-        known = cache.setdefault("_importances", _share_r2(state))
-    return known.copy()
+    return remember(state, "_importances", _share_r2).copy()
 
 
 def _share_r2(state: NumberState) -> Floats:
@@ -198,10 +195,10 @@ def _share_r2(state: NumberState) -> Floats:
     def centred(numbers: Floats) -> Floats:
         return np.asarray(numbers - weights @ numbers)
 
-    added, targets = centred(state.contributions(rows.rows)), centred(rows.whole.astype(np.float64))
+    added, targets = centred(contributions(state, rows.rows)), centred(rows.whole.astype(np.float64))
     spread = float(weights @ targets**2)
     if spread == 0:
         return np.zeros(state.columns.n)
-    shares = np.asarray((weights * (2 * targets - centred(state.answering.units(rows.rows)))) @ added / spread)
+    shares = np.asarray((weights * (2 * targets - centred(answering(state).units(rows.rows)))) @ added / spread)
     narrowing = state.layout.narrowing
     return shares if narrowing is None else narrowing.spread_total(shares)

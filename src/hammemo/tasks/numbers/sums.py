@@ -1,4 +1,4 @@
-"""The state of a model that predicts numbers: layout, memory and vote, as one value that never changes.
+"""What the state of a regressor is made of: layout, memory and vote, values that never change.
 
 A target y becomes the whole number of units :math:`Y = (y - c) 2^e`; the layout has c and e. A *base* predicts Y by an
 additive function, trees predict what it leaves; beside these, other trees predict what the mean leaves. So there are
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
-from hammemo.edits.state import RowsState, Witness
+from hammemo.edits.task import DoesNotFitError
 from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
-from hammemo.kernels.additive.fit_numbers import Gram, check_row_total, gram_of, solved
-from hammemo.kernels.additive.levels import HAT
+from hammemo.kernels.additive.fit_numbers import Gram, check_row_total, gram_of
 from hammemo.kernels.cells.cells import restored_codes
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
 from hammemo.kernels.cells.error_sizes import ErrorSizes
@@ -30,15 +29,12 @@ from hammemo.kernels.cells.forest import Forest, ForestRules, forest_arrays, res
 from hammemo.kernels.cells.number_trees import (
     N_FEATURES,
     NumberCells,
-    column_values,
-    leaf_sums,
-    leaf_values,
 )
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.kernels.wide.narrowing import Narrowing
 from hammemo.memories.errors import never_stored
 from hammemo.tokens.columns import ColumnKind
-from hammemo.votes.number_answers import NumberAnswers, SeenRows
+from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +43,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints, Words
-    from hammemo.stores.kept import ModelStore
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.edits.state import ModelState
+    from hammemo.edits.task import ModelTask
     from hammemo.tokens.contexts import Contexts, Examples
 
 NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
@@ -64,7 +60,7 @@ NO_UNIT: Final = _MOST_EXPONENT
 target fits in it: none is rounded to the others before a unit was chosen."""
 
 
-class TargetTooFarError(ValueError):
+class TargetTooFarError(DoesNotFitError):
     """A target does not fit in the unit of a layout."""
 
 
@@ -274,6 +270,9 @@ class NumberMemory:
     gram: Gram
     cells: tuple[NumberCells, ...]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"gram": self.gram, "cells": self.cells}  # without what answers
+
     @classmethod
     def empty(cls, layout: NumberLayout) -> NumberMemory:
         """Return a memory without rows."""
@@ -371,82 +370,11 @@ class NumberVote:
         return cls(weights, blend, errors, rows)
 
 
-@dataclass(frozen=True, eq=False)
-class NumberState(RowsState):
-    """All that a model of numbers has learnt; `columns` to `witness` as in `ModelState`.
+NO_VOTE: Final = NumberVote(np.zeros((len(NUMBER_TREES), N_FEATURES)), np.array([1.0, 0.0]))
+"""A vote that was fitted to no row: it trusts the base alone."""
 
-    Parameters
-    ----------
-    seed : int
-        What the hashes of rows depend on.
-    chosen_at : int
-        How many rows there were when the layout was chosen.
-    """
+NumberState: TypeAlias = "ModelState[NumberLayout, NumberMemory, NumberVote]"
+"""All that a regressor has learned."""
 
-    layout: NumberLayout
-    memory: NumberMemory
-    vote: NumberVote
-    columns: ColumnSchema
-    seed: int
-    store: ModelStore | None = None
-    cutting: None = None
-    pinned: bool = False
-    chosen_at: int = 0
-    stale: bool = False
-    refitted: frozenset[str] = frozenset()
-    witness: Witness | None = None
-    position: str | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)} | {"witness": None}
-
-    def but(self, **changes: Any) -> NumberState:
-        """Return it with other values; what answers is kept only where it stays the same."""
-        return replace(self, **changes)
-
-    def apart(self) -> NumberState:
-        """Return the same state: nothing in it ever changes."""
-        return self
-
-    @property
-    def n_examples(self) -> int:
-        """How many rows it holds."""
-        return self.memory.gram.n
-
-    @property
-    def fingerprint(self) -> str:
-        """A short name of the layout."""
-        return self.layout.digest[:32]
-
-    @cached_property
-    def answering(self) -> NumberAnswers:
-        """What answers for all rows that are held now, which must be at least one."""
-        layout, vote, gram = self.layout, self.vote, self.memory.gram
-        live = solved(layout.base.design, layout.base.penalties, gram)
-        return NumberAnswers(
-            codes=layout.codes,
-            narrowing=layout.narrowing,
-            center=layout.center,
-            exponent=layout.exponent,
-            design=layout.base.design,
-            coefficients=np.hstack([live, layout.base.coefficients]),
-            means=(gram.target_sum / (HAT * gram.n), float(layout.mean)),
-            forests=layout.forests,
-            leaves=tuple(map(leaf_values, layout.forests, self.memory.cells, vote.weights)),
-            blend=vote.blend,
-            errors=vote.errors,
-        )
-
-    def contributions(self, rows: SeenRows) -> Floats:
-        """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
-        layout, blend = self.layout, self.vote.blend.tolist()
-        owned = layout.codes.owned_shares()
-        found = np.zeros((len(rows), owned.shape[1]))
-        for part, (forest, cells) in enumerate(zip(layout.forests, self.memory.cells, strict=True)):
-            values = column_values(forest, cells, self.vote.weights[part], owned)
-            found += blend[part] * leaf_sums(forest, values)(rows.codes)
-        _, trust = self.answering.trusted(0, rows.codes)
-        both = replace(layout.base, coefficients=self.answering.coefficients)
-        live, frozen = both.contributions(rows.codes, layout.codes.step_middles).transpose(2, 1, 0)
-        found += blend[0] * (live + trust[:, None] * (frozen - live))  # the mean belongs to no column
-        return found
+NumberSteps: TypeAlias = "ModelTask[NumberState, NumberLayout, NumberMemory, NumberVote]"
+"""The task of a regressor."""

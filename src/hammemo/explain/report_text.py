@@ -41,7 +41,7 @@ def count_things(number: int, what: str) -> str:
 
     Examples
     --------
-    >>> from hammemo.tasks.labels.report_text import count_things
+    >>> from hammemo.explain.report_text import count_things
     >>> count_things(1, "row"), count_things(2000, "row")
     ('1 row', '2,000 rows')
     """

@@ -1,0 +1,159 @@
+"""Fit: choose by rows, count them, weigh the votes; from nothing, or from the rows that a model keeps.
+
+Everything is a function of the multiset of rows, so `fit` of a table and `refit` after any history make the same model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hammemo.edits.column_changes import check_kinds, check_names, rows_of
+from hammemo.edits.state import EVERYTHING_FITTED, ModelState, refuse_to_record
+from hammemo.edits.task import L, M, RowBatch, V
+from hammemo.tokens.token_types import TokenTypes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.task import LayoutPlan
+    from hammemo.stores.kept import ModelStore
+    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.user_input import CheckedRows
+
+
+def fit(
+    settings: EditSettings[L, M, V], before: ModelState[L, M, V] | None, rows: CheckedRows, declared: Any = None
+) -> ModelState[L, M, V]:
+    """Learn rows that are all that there is, so that everything is chosen by them."""
+    refuse_to_record(before)
+    batch = settings.task.read_batch(settings, rows, declared, None)
+    del rows  # a large table is not held twice
+    state = fit_batch(settings, batch, settings.seed())
+    settings.task.check_fit(state)
+    learned = TokenTypes.of(batch.examples.contexts)
+    return state.but(columns=replace(batch.columns, learnt=learned))
+
+
+def fit_again(
+    settings: EditSettings[L, M, V], before: ModelState[L, M, V], rows: CheckedRows, declared: Any
+) -> ModelState[L, M, V]:
+    """Fit a model again to other rows, with the seed that it has."""
+    return fit(settings.with_seed(before.seed), before, rows, declared).but(**before.carried)
+
+
+def fit_stored(
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    columns: ColumnSchema,
+    store: ModelStore,
+    *,
+    quickly: bool = False,
+) -> ModelState[L, M, V]:
+    """Fit a model to the rows that a store keeps; `columns` are of the kinds that these rows have."""
+    batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
+    again = fit_batch(settings, batch, store.seed, store, quickly=quickly)
+    return again.but(**state.carried)
+
+
+def fit_batch(
+    settings: EditSettings[L, M, V],
+    batch: RowBatch,
+    seed: int,
+    store: ModelStore | None = None,
+    *,
+    quickly: bool = False,
+) -> ModelState[L, M, V]:
+    """Choose everything by a batch of rows, count them and fit the vote.
+
+    `store` holds these rows, where they are stored already. With `quickly`, one fold is held out, however few rows
+    there are.
+    """
+    task = settings.task
+    vote = settings.vote_for(len(batch.examples.labels))
+    room = settings.empty_store(batch.examples.contexts.h, seed, vote)
+    if room is None:
+        store = None
+    elif not room.stores_like(store):  # `keep` was set since, or nothing is stored yet
+        store = room.changed(batch.examples, 1)
+    rows = None if store is None else store.kept_rows
+    chosen_by = batch.examples if rows is None else task.choice_rows(rows)
+    plan = task.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
+
+    def count_all(state: ModelState[L, M, V]) -> M:
+        if rows is not None and rows.holds_all:
+            return task.count(state, [rows.examples()], seen=plan.seen)
+        return task.count(state, [batch.examples])
+
+    if rows is not None and not rows.holds_all:
+        plan = replace(plan, layout=task.make_room(plan.layout, batch.examples))
+    state = count_plan(settings, plan, batch, store, count_all)
+    return weigh_plan(settings, state, plan, batch)
+
+
+def count_plan(
+    settings: EditSettings[L, M, V],
+    plan: LayoutPlan[L, M, V],
+    batch: RowBatch,
+    store: ModelStore | None,
+    count_all: Callable[[ModelState[L, M, V]], M],
+) -> ModelState[L, M, V]:
+    """Return the state of a plan with all rows counted, and these stored.
+
+    `count_all` returns the memory of a state, which is empty, with all rows. The layout of the memory is a function of
+    the kept rows, too: they settle what is open in it.
+    """
+    task = settings.task
+    memory = task.open_memory(plan, None if store is None else store.kept)
+    state = start(settings, plan, batch.columns, batch.target_dtype)
+    state = state.but(memory=task.declare(memory, batch.declared), store=store)
+    state = state.but(memory=count_all(state))
+    return state.but(chosen_at=state.n_examples)
+
+
+def weigh_plan(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], plan: LayoutPlan[L, M, V], batch: RowBatch
+) -> ModelState[L, M, V]:
+    """Fit the vote of a state that was chosen by a plan and has counted all rows."""
+    vote = settings.task.weigh(settings, state, batch.examples, plan.seen)
+    return state.but(vote=vote, store=settings.stored(state.store), refitted=EVERYTHING_FITTED)
+
+
+def start(
+    settings: EditSettings[L, M, V],
+    plan: LayoutPlan[L, M, V],
+    columns: ColumnSchema,
+    target_dtype: np.dtype[Any],
+    layout: ModelState[L, M, V] | None = None,
+    *,
+    documents: bool = False,
+) -> ModelState[L, M, V]:
+    """Return the state of a plan with nothing stored; `layout` is the model whose layout it has, if that was given."""
+    store = settings.empty_store(columns.width, plan.seed, plan.vote, documents=documents)
+    state = ModelState(
+        task=settings.task,
+        layout=plan.layout,
+        memory=plan.memory,
+        vote=plan.vote,
+        columns=columns,
+        seed=plan.seed,
+        target_dtype=target_dtype,
+        store=store,
+    )
+    if layout is None:
+        return state
+    if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
+        store = store.with_kept(layout.store.emptied().kept)
+    return state.but(store=store, cutting=layout.cutting, pinned=True, stale=layout.stale)
+
+
+def choose_like_given(
+    settings: EditSettings[L, M, V], columns: ColumnSchema, layout: ModelState[L, M, V], n_labels: int
+) -> LayoutPlan[L, M, V]:
+    """Return the plan of a given layout; LayoutError where the columns are others."""
+    check_names(columns, layout.columns)
+    check_kinds(columns, layout.columns)
+    return settings.task.choose_like(settings, columns, layout, n_labels)

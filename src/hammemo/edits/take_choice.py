@@ -1,0 +1,41 @@
+"""Take what another version of a model has chosen, as every process does that applies a log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hammemo.edits.column_changes import with_kinds
+from hammemo.edits.learn import choose_again_by_rows
+from hammemo.edits.task import DoesNotFitError
+
+if TYPE_CHECKING:
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.state import ModelState
+    from hammemo.edits.task import L, M, V
+
+
+def take_choice(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], chosen: ModelState[L, M, V]
+) -> ModelState[L, M, V]:
+    """Take layout, vote and weights that another version has chosen; under another layout count the kept rows again."""
+    columns, store = state.columns, state.store
+    if chosen.columns.n != columns.n or chosen.seed != state.seed:
+        raise ValueError("the layout is of a model with other columns, or with another seed")
+    task = state.task
+    if task.has_layout_of(state, chosen):
+        return state.with_layout_of(chosen).but(stale=False)
+    if store is None or not state.can_choose:
+        raise ValueError("only a model that keeps all its rows can take another layout")
+    if state.rows is not None and chosen.columns.kinds != columns.kinds:
+        columns, store = with_kinds(settings, columns, store, chosen.columns.letters)
+    columns = columns.with_types_of(chosen.columns)  # as `refit` does
+    assert store.kept is not None
+    taken = state.with_layout_of(chosen)
+    taken = taken.but(memory=task.declare(task.empty_memory(chosen), state.declared))
+    try:
+        memory = task.count(taken, store.kept.batches())
+    except DoesNotFitError:  # such rows came since: the choice is outdated
+        return choose_again_by_rows(settings, state)
+    is_open = state.documents is not None and not len(store.kept)  # as after `open`
+    after = settings.empty_store(store.h, store.seed, chosen.vote) if is_open else store
+    return taken.but(memory=memory, columns=columns, store=after, cutting=chosen.cutting, stale=False)

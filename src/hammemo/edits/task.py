@@ -1,0 +1,253 @@
+"""What an edit asks of the task of a model: all that differs between labels and numbers.
+
+`LABELS` (:mod:`hammemo.tasks.labels.task`) and `NUMBERS` (:mod:`hammemo.tasks.numbers.task`) are the two values of this
+protocol. An edit is written once, in terms of it, and never asks which of the two it has.
+
+A task is made of functions of values: none of them changes a state, a memory or a store that it is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+
+    from hammemo._arrays.types import Array
+    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.user_input import CheckedRows
+    from hammemo.tokens.vocabulary import Vocabulary
+
+
+S = TypeVar("S")
+"""A state."""
+L = TypeVar("L")
+"""A layout."""
+M = TypeVar("M")
+"""A memory."""
+V = TypeVar("V")
+"""A vote."""
+
+
+class DoesNotFitError(ValueError):
+    """Rows have no place in a layout: a model that keeps all its rows chooses another one."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowBatch:
+    """Rows that an edit learns together.
+
+    Parameters
+    ----------
+    examples : Examples
+        The rows, with their labels or targets.
+    columns : ColumnSchema
+    target_dtype : dtype
+        The type of all labels or targets: those of the model, of the rows and the declared ones.
+    declared : Vocabulary
+        Labels that stay while they have no example.
+    """
+
+    examples: Examples
+    columns: ColumnSchema
+    target_dtype: np.dtype[Any]
+    declared: Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutPlan(Generic[L, M, V]):
+    """What was chosen.
+
+    Parameters
+    ----------
+    layout : L
+    memory : M
+        An empty memory of this layout.
+    vote : V
+        Without weights, where they are to be fitted.
+    seed : int
+    seen : Any
+        What choosing has computed of the rows: counting and weighing the same rows need not compute it again.
+    """
+
+    layout: L
+    memory: M
+    vote: V
+    seed: int
+    seen: Any = None
+
+
+class Described(NamedTuple):
+    """What the states of labels and of numbers do not have in common, ready for JSON."""
+
+    layout: list[Any]
+    declared: list[Any]
+    """What was declared, names of columns included."""
+    vote: Any
+    counts: str
+    """The digest of the memory."""
+    weights: Mapping[str, Array]
+
+
+class ReadRows(Protocol):
+    """Checks rows that a user hands over."""
+
+    def __call__(self, X: Any, y: Any, state: Any, sample_weight: Any = None, /) -> CheckedRows:
+        """Return the rows, with columns as those of a state or, without one, as first rows."""
+
+
+class ModelTask(Protocol[S, L, M, V]):
+    """Labels or numbers. The settings that a step takes are those of the estimators of the task."""
+
+    # ------------------------------------------------------------ reading
+
+    def read_targets(self, y: Any, /) -> Array:
+        """Return what a user gives as y as an array of labels or targets, or refuse it."""
+
+    def read_target(self, settings: Any, state: S, target: Any, sign: int, /) -> tuple[Any, np.dtype[Any]]:
+        """Return one label or target, and the type of all targets once it is learned."""
+
+    def read_batch(self, settings: Any, rows: CheckedRows, declared: Any, before: S | None, /) -> RowBatch:
+        """Return rows that are to be learned; ValueError where there is nothing to learn."""
+
+    def common_dtype(self, state: S, other: S, /) -> np.dtype[Any]:
+        """Return the type of the targets of both models, or refuse to put them together."""
+
+    def declared_targets(self, state: S, /) -> Array | None:
+        """Return the declared labels as a user declares them; None where there are none."""
+
+    # ------------------------------------------------------------ choosing: layout = choose(rows)
+
+    def chooses_by_first_rows(self) -> bool:
+        """Return whether the first rows, however few, are enough to choose everything by."""
+
+    def begins_again(self, state: S, /, *, choose_again: bool) -> bool:
+        """Return whether the layout of a state without rows is to be that of the next rows."""
+
+    def is_choice_due(self, settings: Any, state: S, since: int = 0, /) -> bool:
+        """Return whether everything is to be chosen again: the rows have doubled since the last choice, or `since`."""
+
+    def is_choice_due_at_once(self, state: S, /) -> bool:
+        """Return whether everything is to be chosen again even after a single row."""
+
+    def chooses_at_refit(self, settings: Any, state: S, /) -> bool:
+        """Return whether a refit chooses a layout, or fits what only a whole choice holds."""
+
+    def choose(
+        self, settings: Any, columns: ColumnSchema, examples: Examples, seed: int, /, *, quickly: bool
+    ) -> LayoutPlan[L, M, V]:
+        """Choose everything by the rows of a table; with `quickly`, hold out one fold, however few rows there are."""
+
+    def choose_by_first_rows(
+        self, settings: Any, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int, /
+    ) -> LayoutPlan[L, M, V]:
+        """Choose what can be chosen by the first of the rows that are to come; without any for None."""
+
+    def choose_like(self, settings: Any, columns: ColumnSchema, layout: S, n_labels: int, /) -> LayoutPlan[L, M, V]:
+        """Choose what another model has chosen, so that the two can be merged."""
+
+    def choose_by_sample(self, settings: Any, state: S, /) -> LayoutPlan[L, M, V] | None:
+        """Choose by a sample of the rows; None where it is too small, or says another layout than the memory has."""
+
+    def keep_layout(self, state: S, /) -> L:
+        """Return the layout of a state with a note that too few rows were kept to choose it again."""
+
+    def choice_rows(self, kept: KeptRows, /) -> Examples:
+        """Return the kept rows that everything is chosen by."""
+
+    def is_sample_enough(self, kept: Kept, /) -> bool:
+        """Return whether a sample of rows chooses as all of them do, while these are counted from elsewhere."""
+
+    def fit_documents(self, settings: Any, state: S, /) -> S:
+        """Choose by documents, all of which are kept, count them and fit the vote."""
+
+    def is_layout_open(self, state: S, /) -> bool:
+        """Return whether the rows said too little to choose a layout, so that one chosen by other rows is better."""
+
+    def make_room(self, layout: L, examples: Examples, /) -> L:
+        """Return a layout in which more rows fit, where that is open; a memory of the former one is one of it, too."""
+
+    def warn_of_choice(self, before: S, after: S, examples: Examples, /) -> None:
+        """Warn of what was lost when everything was chosen again because of rows that did not fit."""
+
+    def layout_is_by_rows(self, settings: Any, state: S, /) -> bool:
+        """Return whether the layout was chosen by rows."""
+
+    def depends_on_rows(self, settings: Any, state: S, /) -> bool:
+        """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
+
+    # ------------------------------------------------------------ counting: memory = count(layout, rows)
+
+    def n_examples(self, memory: M, /) -> int:
+        """Return how many examples a memory holds."""
+
+    def declared(self, memory: M, /) -> Vocabulary:
+        """Return the labels that a memory keeps while they have no example."""
+
+    def declare(self, memory: M, labels: Vocabulary, /) -> M:
+        """Return the memory with more declared labels."""
+
+    def empty_memory(self, state: S, /) -> M:
+        """Return a memory of the same layout without rows and without declared labels."""
+
+    def open_memory(self, plan: LayoutPlan[L, M, V], kept: Kept | None, /) -> M:
+        """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout."""
+
+    def count(self, state: S, batches: Iterable[Examples], sign: int = 1, /, *, seen: Any = None) -> M:
+        """Return the memory of a state with rows added or, with sign -1, subtracted.
+
+        DoesNotFitError is raised where the layout has no place for rows to add, NotStoredError where rows to subtract
+        cannot be in the memory. `seen` is what a plan by the same rows has seen.
+        """
+
+    def count_one(self, state: S, context: list[Any], target: Any, sign: int, /) -> M:
+        """Return the memory with one row added or subtracted."""
+
+    def trust(self, memory: M, /, *before: S) -> M:
+        """Return a memory that has forgotten rows, of which each was looked up among all rows of the states before."""
+
+    def merge(self, state: S, other: S, sign: int, /) -> M:
+        """Return the memory of both states; LayoutError where their layouts differ."""
+
+    def can_count_again(self, memory: M, /) -> bool:
+        """Return whether the rows may be counted under another layout."""
+
+    def fingerprint(self, state: S, /) -> str:
+        """Return a short name of the layout."""
+
+    def has_layout_of(self, state: S, other: S, /) -> bool:
+        """Return whether two states have the same layout, so that the memory of one is a memory of the other."""
+
+    # ------------------------------------------------------------ weighing: vote = weigh(kept rows, memory)
+
+    def weigh(self, settings: Any, state: S, learned: Examples | None = None, seen: Any = None, /) -> V:
+        """Return the vote fitted to the kept rows, or to what was learned where nothing is kept."""
+
+    def weigh_learned(
+        self,
+        settings: Any,
+        state: S,
+        examples: Examples,
+        /,
+        *,
+        is_first: bool,
+        choose_again: bool,
+    ) -> V:
+        """Return the vote after a batch of rows: it is fitted again only where they are many."""
+
+    def unfitted(self, settings: Any, vote: V, /) -> V:
+        """Return a vote of the same settings without what was fitted."""
+
+    def check_fit(self, state: S, /) -> None:
+        """Refuse parameters that do not go with the rows that a model was fitted to."""
+
+    # ------------------------------------------------------------ describing
+
+    def describe(self, state: S, /) -> Described:
+        """Return what a digest is made of."""

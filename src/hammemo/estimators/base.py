@@ -1,0 +1,408 @@
+"""What `MemoryClassifier` and `MemoryRegressor` have in common: every edit, digests and copies.
+
+A model is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that each edit replaces
+by the next one. The edits are functions of :mod:`hammemo.edits`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, overload
+
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo._versions import Versioned
+from hammemo.edits import learn_one as singles
+from hammemo.edits.apply import apply, checked_position
+from hammemo.edits.column_changes import check_names
+from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.editing import copy_model, edit, known_state, read_rows, take_state
+from hammemo.edits.forget import forget
+from hammemo.edits.merge import empty_copy, merge, unmerge
+from hammemo.edits.refit import refit, refit_to
+from hammemo.edits.sync import sync
+from hammemo.edits.task import L, M, V
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from hammemo.edits.settings import EditSettings
+    from hammemo.edits.state import AnyState, ModelState
+    from hammemo.edits.sync import Synced
+
+Self = TypeVar("Self", bound="MemoryModel[Any, Any, Any]")
+
+_WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
+"""What a model has warned of."""
+
+
+class MemoryModel(Versioned, Generic[L, M, V]):
+    """A model that learns, forgets, merges and refits rows, whatever it predicts."""
+
+    family: ClassVar[str]
+    """The estimator whose models can be merged with this one."""
+
+    def settings(self) -> EditSettings[L, M, V]:
+        """Return the parameters as one value: what an edit takes."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> ModelState[L, M, V]:
+        """All that the model has learned, as one value that never changes."""
+        known = vars(self).get("_state")
+        if known is None:
+            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
+        return known  # type: ignore[no-any-return]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in vars(self)
+
+    def _check_is_fitted(self) -> None:
+        if "_state" not in vars(self):  # scikit-learn's check takes as long as a short answer
+            check_is_fitted(self)
+
+    @property
+    def position_(self) -> str | None:
+        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        return self.state.position
+
+    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
+        and fitted weights, until `refit`: a model that is queried before warns once.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
+        >>> fresh = MemoryClassifier().partial_fit(X[:2], y[:2], layout=clf)
+        >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
+        True
+        """
+        self._check_is_fitted()
+
+        def change(model: Self) -> AnyState:
+            rows = read_rows(model, X, y, model.state, sample_weight)
+            return forget(model.settings(), model.state, rows.examples())
+
+        edit(self, change)
+        return self
+
+    def apply(
+        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+    ) -> Self:
+        """Forget rows and learn rows in one edit: a query sees the model before both or after both.
+
+        Parameters
+        ----------
+        learn : (X, y), optional
+            As in `partial_fit`.
+        forget : (X, y) or "everything", optional
+            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
+        position : str, optional
+            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
+            characters. It is stored in the same step, as `position_`.
+        choose : bool
+            As in `partial_fit`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
+        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
+        '17'
+        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
+        True
+        """
+        if forget is not None:
+            self._check_is_fitted()
+
+        def change(model: Self) -> AnyState:
+            read = partial(read_rows, model)
+            after = apply(model.settings(), known_state(model), learn, forget, read, choose=choose)
+            return after if position is None else after.but(position=checked_position(position))
+
+        edit(self, change)
+        return self
+
+    def sync(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        dry_run: bool = False,
+        position: str | None = None,
+        refit: bool = False,
+    ) -> Synced:
+        """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
+
+        Rows are compared by their values and labels, and copies count. It is one edit: a query sees the model before or
+        after it, and if anything fails, nothing is changed. A model that has learnt nothing is fitted.
+
+        The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
+        ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
+        rows of the table are counted again, under the same layout. Layout and weights stay until a refit, as after
+        `forget`.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            All rows of the table, as in `fit`.
+        dry_run : bool
+            Whether to only return what would be done.
+        position : str, optional
+            As in `apply`: which version of the table this is, for example.
+        refit : bool
+            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte of its file, for
+            any number of rows and any ``keep``; the seed, declared classes and a given layout stay.
+
+        Returns
+        -------
+        synced : Synced
+            How many rows were forgotten and learnt and did not change, and the rows that differ.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"])
+        >>> table, labels = [["a", "c"], ["d", "c"], ["d", "e"]], ["no", "yes", "yes"]
+        >>> print(clf.sync(table, labels))
+        1 row forgotten, 1 learnt, 2 unchanged.
+        >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
+        True
+        """
+        checked = None if position is None else checked_position(position)
+        table = (X, y, sample_weight)
+        if dry_run:
+            version = self.snapshot()
+            read = partial(read_rows, version)
+            settings, state = version.settings(), known_state(version)
+            return sync(settings, state, table, read, refit=refit, dry_run=True)[1]
+        results: list[Synced] = []
+
+        def change(model: Any) -> AnyState:
+            read = partial(read_rows, model)
+            after, synced = sync(model.settings(), known_state(model), table, read, refit=refit)
+            assert after is not None
+            results.append(synced)
+            return after if checked is None else after.but(position=checked)
+
+        edit(self, change)
+        return results[0]
+
+    def learn_one(self: Self, row: Sequence[Any], target: Any) -> Self:
+        """Learn one row, quickly: no table is checked.
+
+        Nothing is chosen, unless a model of numbers had too little to choose by. Where fewer than 200 rows were there
+        at the last choice, it chooses everything again once their number has doubled. So it does where a target does
+        not fit in the unit of the sums: the first one that differs from the others, or one that is more than 1,024
+        times as far away as any before.
+        """
+        if "_state" not in vars(self):
+            first: Any = self
+            return first.partial_fit([row], [target])  # type: ignore[no-any-return]
+        edit(self, lambda model: singles.learn_one(model.settings(), model.state, row, target))
+        return self
+
+    def forget_one(self: Self, row: Sequence[Any], target: Any) -> Self:
+        """Remove one row, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
+        self._check_is_fitted()
+        edit(self, lambda model: singles.forget_one(model.settings(), model.state, row, target))
+        return self
+
+    def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
+        """Choose and fit everything again from the rows that the model keeps; no data is needed.
+
+        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
+        file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
+        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Models of
+        documents become those that `fit_stream` makes. Where only some rows or documents are kept, the layout may stay
+        while weights are fitted; `docs/forgetting.md` says when.
+
+        Parameters
+        ----------
+        what : {"all", "weights"}
+            With "weights", the layout and the settings of the vote stay as they are.
+        rows : (X, y) or iterable of such pairs, optional
+            The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
+            again by these.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> rest = MemoryClassifier().fit(X[20:], y[20:])
+        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+        True
+        """
+        check_is_fitted(self)
+        if what not in ("all", "weights"):
+            raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
+        if rows is not None and what == "weights":
+            raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights'.")
+
+        def change(model: Self) -> AnyState:
+            if rows is None:
+                return refit(model.settings(), model.state, what)
+            return refit_to(model.settings(), model.state, rows, partial(read_rows, model))
+
+        edit(self, change)
+        return self
+
+    def merge(self: Self, other: Any) -> Self:
+        """Add everything that another model of the same kind has learnt.
+
+        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
+        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
+        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
+        here; `refit` does it.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
+        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
+        ['no', 'yes']
+        """
+        given = self._operand(other, "merge")
+        self._check_mergeable(other)
+        edit(self, lambda model: merge(model.settings(), model.state, given))
+        self._warn_of_other_weights(given)
+        return self
+
+    def unmerge(self: Self, other: Any) -> Self:
+        """Remove everything that another model of the same kind has learnt: the exact inverse of `merge`.
+
+        A model of another layout must keep all its rows.
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
+        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Exact
+        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
+        >>> week = monday + tuesday
+        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
+        True
+        """
+        given = self._operand(other, "unmerge")
+        edit(self, lambda model: unmerge(model.settings(), model.state, given))
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
+
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
+        changed. `refit` fits the vote to the sum.
+        """
+        return copy_model(self).merge(other) if self._is_like(other) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        is_start_of_sum = isinstance(other, int) and other == 0
+        return copy_model(self) if is_start_of_sum else NotImplemented
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learned; neither operand is changed."""
+        return copy_model(self).unmerge(other) if self._is_like(other) else NotImplemented
+
+    def _is_like(self, other: Any) -> bool:
+        return isinstance(other, MemoryModel) and other.family == self.family
+
+    def _operand(self, other: Any, call: str) -> AnyState:
+        """Return the state of a model that is to be merged with this one, or refuse it."""
+        check_is_fitted(self)
+        if not self._is_like(other):
+            raise TypeError(f"{call} takes another {self.family}, not {other!r}.")
+        check_is_fitted(other)
+        state: AnyState = other.state
+        check_names(self.state.columns, state.columns)
+        return state
+
+    def _check_mergeable(self, other: Any) -> None:
+        """Refuse to merge a model of the same kind whose parameters do not go with these."""
+
+    def _warn_of_other_weights(self, given: AnyState) -> None:
+        """Warn that fitted weights of a merged model were left out, where a user may expect them."""
+
+    def empty_like(self: Self) -> Self:
+        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
+
+        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
+        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.memories import Hashed
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
+        True
+        """
+        fresh = copy_model(self)
+        take_state(fresh, empty_copy(fresh.state))
+        return fresh
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        copied = super().snapshot()
+        state = copied.__dict__.get("_state")
+        if state is not None and state.witness is not None:
+            copied.__dict__["_state"] = state.but(witness=None)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
+        copied = {name: value for name, value in state.items() if name not in _WARNED}  # copies warn again
+        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
+
+    @overload
+    def digest(self, parts: Literal[False] = False) -> str: ...
+
+    @overload
+    def digest(self, parts: Literal[True]) -> dict[str, str]: ...
+
+    def digest(self, parts: bool = False) -> str | dict[str, str]:
+        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
+
+        It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
+        names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
+
+        Parameters
+        ----------
+        parts : bool
+            Whether to return the digest of each of these parts, by name.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y).forget(X[:40], y[:40])
+        >>> rest = MemoryClassifier().fit(X[40:], y[40:])
+        >>> clf.digest() == rest.digest(), clf.refit().digest() == rest.digest()
+        (False, True)
+        """
+        check_is_fitted(self)
+        found = part_digests(self, self.state)
+        return found if parts else whole_digest(found)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.categorical = tags.input_tags.string = True
+        settings = self.settings()
+        tags.input_tags.allow_nan = settings.missing != "refuse"
+        tags.input_tags.sparse = settings.numeric is not None
+        return tags

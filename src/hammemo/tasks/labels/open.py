@@ -1,0 +1,28 @@
+"""A classifier that has learned nothing, with the layout that its first rows would get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hammemo.edits.column_changes import undecided
+from hammemo.edits.fit import start
+from hammemo.edits.task import RowBatch
+from hammemo.tasks.labels.choose import choose_by_first_rows
+from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from hammemo.tasks.labels.layout import LabelState
+    from hammemo.tasks.labels.settings import ModelSettings
+
+
+def open_state(settings: ModelSettings, h: int) -> LabelState:
+    """Return the state of a model of h columns that has learned nothing."""
+    columns = undecided(settings, ColumnSchema(h))
+    nothing = Examples.of(np.empty((0, h), object), np.empty(0, object))
+    batch = RowBatch(nothing, columns, np.dtype(object), Vocabulary())
+    plan = choose_by_first_rows(settings, columns, batch, 0, settings.seed())
+    return start(settings, plan, columns, batch.target_dtype)

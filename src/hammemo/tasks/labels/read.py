@@ -1,0 +1,62 @@
+"""What a user gives as labels, one or many, as the edits take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hammemo.edits.task import RowBatch
+from hammemo.tokens.contexts import check_column_names
+from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hammemo._arrays.types import Array
+    from hammemo.tasks.labels.layout import LabelState
+    from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tokens.user_input import CheckedRows
+
+
+def read_target(settings: ModelSettings, state: LabelState, label: Any, sign: int) -> tuple[Any, np.dtype[Any]]:
+    """Return one label as it is, because the memory checks it, and the type of all labels once it is learned."""
+    del settings
+    dtype = state.target_dtype
+    if sign < 0 or holds_label(dtype, label):
+        return label, dtype
+    return label, common_label_dtype(label_array([label]), label_ends(state))
+
+
+def read_batch(settings: ModelSettings, rows: CheckedRows, classes: Any, before: LabelState | None) -> RowBatch:
+    """Return rows that are to be learned, and the classes that are declared with them."""
+    del settings
+    declared = rows.labels[:0] if classes is None else label_array(classes)
+    known = [] if before is None else [label_ends(before)]
+    dtype = common_label_dtype(rows.labels, declared, *known)
+    examples = rows.examples()
+    if before is None and not len(examples) and not len(declared):
+        raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+    if before is None:
+        check_column_names(() if rows.columns.names is None else rows.columns.names)
+    return RowBatch(examples, rows.columns, dtype, Vocabulary.of(declared))
+
+
+def common_dtype(state: LabelState, other: LabelState) -> np.dtype[Any]:
+    """Return the type of the labels of both models."""
+    return common_label_dtype(classes_of(state), classes_of(other))
+
+
+def declared_targets(state: LabelState) -> Array | None:
+    """Return the declared labels as a user declares them; None where there are none."""
+    declared = state.memory.declared
+    return classes_array(declared, state.target_dtype) if len(declared) else None
+
+
+def classes_of(state: LabelState) -> Array:
+    """Return the labels in sorted order, as answers have them."""
+    return classes_array(state.memory.labels, state.target_dtype)
+
+
+def label_ends(state: LabelState) -> Array:
+    """Return a few labels that have the type of all, and their largest and smallest number."""
+    return classes_array(state.memory.labels.ends(), state.target_dtype)

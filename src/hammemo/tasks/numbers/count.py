@@ -1,0 +1,112 @@
+"""memory = count(layout, rows): the memory of a regressor is a sum over rows under its layout, in whole numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.memories.errors import LayoutError, never_stored
+from hammemo.tasks.numbers.sums import NumberMemory, NumberRows, TargetTooFarError
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hammemo.stores.kept import Kept
+    from hammemo.tasks.numbers.choose import NumberPlan, SeenByChoice
+    from hammemo.tasks.numbers.sums import NumberState
+
+_NO_LABELS: Final = Vocabulary()
+
+
+def count(
+    state: NumberState, batches: Iterable[Examples], sign: int = 1, *, seen: SeenByChoice | None = None
+) -> NumberMemory:
+    """Return the memory of a state with rows added or, with sign -1, subtracted.
+
+    `seen` are the rows of the only batch, where the layout was chosen by them just now: the memory is empty then.
+    """
+    layout, memory = state.layout, state.memory
+    if seen is not None:
+        return memory.changed(layout, seen.rows, sign, seen.gram)
+    for examples in batches:
+        if len(examples):
+            memory = memory.changed(layout, _see_rows(state, examples, sign), sign)
+    return memory
+
+
+def _see_rows(state: NumberState, examples: Examples, sign: int) -> NumberRows:
+    """Return rows as the layout sees them; NotStoredError for rows to forget that do not fit in its unit."""
+    try:
+        return NumberRows.of(state.layout, examples, state.seed)
+    except TargetTooFarError:
+        if sign > 0:
+            raise
+        raise never_stored() from None
+
+
+def count_one(state: NumberState, context: Sequence[Any], target: float, sign: int) -> NumberMemory:
+    """Return the memory with one row added or, with sign -1, subtracted."""
+    return count(state, [Examples.of([context], [target])], sign)
+
+
+def count_examples(memory: NumberMemory) -> int:
+    """Return how many rows a memory holds."""
+    return memory.gram.n
+
+
+def empty_memory(state: NumberState) -> NumberMemory:
+    """Return a memory of the same layout without rows."""
+    return NumberMemory.empty(state.layout)
+
+
+def open_memory(plan: NumberPlan, kept: Kept | None) -> NumberMemory:
+    """Return the empty memory of a plan: nothing in its layout is open."""
+    del kept
+    return plan.memory
+
+
+def declared(memory: NumberMemory) -> Vocabulary:
+    """Return no labels."""
+    del memory
+    return _NO_LABELS
+
+
+def declare(memory: NumberMemory, labels: Vocabulary) -> NumberMemory:
+    """Return the memory as it is: a target needs no declaration."""
+    del labels
+    return memory
+
+
+def trust(memory: NumberMemory, *before: NumberState) -> NumberMemory:
+    """Return the memory as it is: it has no bounds that depend on what was forgotten."""
+    del before
+    return memory
+
+
+def merge(state: NumberState, other: NumberState, sign: int) -> NumberMemory:
+    """Return the sum of two memories or, with sign -1, the difference; LayoutError where their layouts differ."""
+    if has_layout_of(state, other):
+        return state.memory.plus(other.memory, sign)
+    if sign > 0:
+        raise LayoutError(
+            "The two models have different layouts, and one of them must keep all its rows, so that these can be "
+            "counted under the layout of the other: make the second model with empty_like() of the first."
+        )
+    raise LayoutError("The two models have different layouts, and the second one does not keep all its rows.")
+
+
+def can_count_again(memory: NumberMemory) -> bool:
+    """Return True: sums lie in memory."""
+    del memory
+    return True
+
+
+def fingerprint(state: NumberState) -> str:
+    """Return a short name of the layout."""
+    return state.layout.digest[:32]
+
+
+def has_layout_of(state: NumberState, other: NumberState) -> bool:
+    """Return whether two states count in the same cells; the seed says in which fold of the base a row is."""
+    return state.layout.digest == other.layout.digest and state.seed == other.seed

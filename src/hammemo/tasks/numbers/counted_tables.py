@@ -1,0 +1,38 @@
+"""A table that others read and count, as engines do: the model chooses, keeps rows and fits weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hammemo.edits.fit import count_plan, weigh_plan
+from hammemo.edits.task import RowBatch
+from hammemo.tasks.numbers.choose import choose
+from hammemo.tasks.numbers.count import count
+from hammemo.tasks.numbers.read import TARGET_DTYPE
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.sums import NumberMemory, NumberState
+    from hammemo.tokens.column_schema import ColumnSchema
+
+
+def fit_table_of_numbers(
+    settings: NumberSettings,
+    columns: ColumnSchema,
+    kept: KeptRows,
+    seed: int,
+    count_all: Callable[[NumberState], NumberMemory],
+) -> NumberState:
+    """Choose by kept rows and fit the vote to them; where they are not all rows, `count_all` counts all."""
+    batch = RowBatch(kept.examples(), columns, TARGET_DTYPE, Vocabulary())
+    plan = choose(settings, columns, batch.examples, seed)
+
+    def count_table(state: NumberState) -> NumberMemory:
+        return count(state, [batch.examples], seen=plan.seen) if kept.holds_all else count_all(state)
+
+    state = count_plan(settings, plan, batch, kept, count_table)
+    return weigh_plan(settings, state, plan, batch)

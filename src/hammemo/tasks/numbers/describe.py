@@ -1,0 +1,23 @@
+"""What the digest of a regressor is made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hammemo._arrays.array_digest import array_digest
+from hammemo.edits.digests import names_of
+from hammemo.edits.task import Described
+
+if TYPE_CHECKING:
+    from hammemo.tasks.numbers.sums import NumberState
+
+
+def describe(state: NumberState) -> Described:
+    """Return layout, sums and vote, ready to be hashed."""
+    return Described(
+        layout=[state.layout.digest, state.pinned],
+        declared=[names_of(state)],
+        vote=None,
+        counts=array_digest(state.memory.arrays()),
+        weights=state.vote.arrays(),
+    )

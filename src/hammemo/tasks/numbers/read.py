@@ -1,0 +1,133 @@
+"""What a user gives as targets, one or many, as the edits take it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from hammemo.edits.task import RowBatch
+from hammemo.tasks.numbers.sums import BITS
+from hammemo.tokens.contexts import check_column_names, refuse_masked
+from hammemo.tokens.frame_columns import is_arrow, read_arrow
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tokens.user_input import CheckedRows
+
+TARGET_DTYPE: Final = np.dtype(np.float64)
+_MAGNITUDES: Final = 1e6
+"""How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
+_FAR: Final = 2.0**16
+"""How many times as far from the median as nine of ten targets one may be before `fit` warns: the sums have 26 bits for
+the largest distance, so fewer than 1,024 units are left to the others."""
+
+
+def read_targets(y: Any) -> NDArray[np.float64]:
+    """Return targets as an array of finite numbers, or refuse them."""
+    refuse_masked(y, "y")
+    if y is None:
+        raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
+    array = read_arrow(y) if is_arrow(y) else np.asarray(y)
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise ValueError(f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column.")
+    array = column_or_1d(array, warn=True)
+    if array.dtype.kind not in "iufbO":
+        raise ValueError(
+            f"y holds values of type {array.dtype}; a target is a number. For names, use MemoryClassifier."
+        )
+    try:
+        targets = array.astype(np.float64)
+    except (TypeError, ValueError):
+        targets = _listed_targets(array)
+    if not np.isfinite(targets).all():
+        place = int(np.argmin(np.isfinite(targets)))
+        what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
+        raise ValueError(f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row.")
+    if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
+        raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
+    targets = np.where(targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets)  # this number stands for none
+    return np.asarray(targets + 0.0)  # no negative zero
+
+
+def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return objects as numbers, or name the first that is none; None is a missing value."""
+    found = np.empty(len(array))
+    for place, value in enumerate(array.tolist()):
+        try:
+            found[place] = np.nan if value is None else float(value)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"y holds {value!r} in row {place}; a target is a number. For names, use MemoryClassifier."
+            ) from None
+    return found
+
+
+def read_target(settings: NumberSettings, state: NumberState, target: Any, sign: int) -> tuple[float, np.dtype[Any]]:
+    """Return one target as a number; one that is to be learned must be within the bounds."""
+    del state
+    targets = read_targets([target])
+    if sign > 0:
+        settings.bounds.refuse_outside(targets)
+    return float(targets[0]), TARGET_DTYPE
+
+
+def read_batch(settings: NumberSettings, rows: CheckedRows, declared: Any, before: NumberState | None) -> RowBatch:
+    """Return rows that are to be learned, with targets within the bounds."""
+    del declared  # there are no classes
+    settings.bounds.refuse_outside(rows.labels)
+    examples = rows.examples()
+    if before is None:
+        if not len(examples):
+            raise ValueError("There is nothing to learn: every sample_weight is zero.")
+        check_column_names(() if rows.columns.names is None else rows.columns.names)
+    return RowBatch(examples, rows.columns, TARGET_DTYPE, Vocabulary())
+
+
+def common_dtype(state: NumberState, other: NumberState) -> np.dtype[Any]:
+    """Return the type of all numbers."""
+    del state, other
+    return TARGET_DTYPE
+
+
+def declared_targets(state: NumberState) -> None:
+    """Return None: there are no classes."""
+    del state
+
+
+def warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
+    """Warn of targets of which a few are so large that the others do not count."""
+    sizes = np.abs(targets[targets != 0])
+    small, large = np.quantile(sizes, (0.1, 0.9)) if len(sizes) else (1.0, 1.0)
+    if large / small > _MAGNITUDES:
+        warnings.warn(
+            f"The targets have very different sizes: eight of ten lie between {small:.1g} and {large:.1g}. The largest "
+            "ones decide what is learnt. Fit their logarithms, for example with TransformedTargetRegressor.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
+    """Warn of a target so far from the others that their differences are lost in its unit."""
+    if not len(targets):
+        return
+    distances = np.abs(targets - np.median(targets))
+    usual = float(np.quantile(distances, 0.9))
+    furthest = int(np.argmax(distances))
+    if usual and distances[furthest] > _FAR * usual:
+        unit = float(distances[furthest]) / 2**BITS
+        warnings.warn(
+            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far from the median as "
+            f"nine of ten others. Targets become whole numbers of {unit:.2g}, so that smaller differences between the "
+            "others are lost. If it is a mistake, leave out this row; else fit logarithms, for example with "
+            "TransformedTargetRegressor.",
+            UserWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,52 @@
+"""The parameters of a regressor as one frozen value: what an edit takes in place of an estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hammemo.edits.settings import most_kept, seed_of
+from hammemo.stores.kept_rows import KeptRows
+from hammemo.tasks.numbers.sums import NO_VOTE
+from hammemo.votes.bounds import UNBOUNDED, Bounds
+
+if TYPE_CHECKING:
+    from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.numbers.sums import NumberSteps, NumberVote
+
+
+class NumberSettings(NamedTuple):
+    """The parameters of `MemoryRegressor`, as they are now."""
+
+    task: NumberSteps
+    random_state: Any
+    missing: str
+    keep: Any
+    numeric: Any
+    bounds: Bounds = UNBOUNDED
+
+    @property
+    def kernel_is_automatic(self) -> bool:
+        """Whether whole numbers of lists and arrays are numbers: always."""
+        return True
+
+    def seed(self) -> int:
+        """Return the seed of a model that begins; for None, a new one."""
+        return seed_of(self.random_state)
+
+    def with_seed(self, seed: int) -> NumberSettings:
+        """Return the same parameters with this seed."""
+        return self._replace(random_state=seed)
+
+    def vote_for(self, n_labels: int) -> NumberVote:
+        """Return the vote before it is fitted."""
+        del n_labels
+        return NO_VOTE
+
+    def empty_store(self, h: int, seed: int, vote: NumberVote, *, documents: bool = False) -> KeptRows:
+        """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
+        del vote, documents
+        return KeptRows.empty(h, seed, most_kept(self.keep))
+
+    def stored(self, store: ModelStore | None) -> ModelStore | None:
+        """Return what is stored after a fit: with keep=False, nothing."""
+        return None if self.keep is False else store
