@@ -39,6 +39,7 @@ def forms_of(X: np.ndarray) -> dict[str, Any]:
     return {
         "array": X,
         "csr": sparse.csr_matrix(X),
+        "dok": sparse.dok_matrix(X),
         "csc": sparse.csc_array(X),
         "coo": sparse.coo_array(X),
         "lists": X.tolist(),
@@ -54,10 +55,10 @@ def test_all_forms_give_the_same_model(model: Any, share: float) -> None:
     y = make_targets(model, X)
     fitted = {name: model(random_state=0).fit(form, y) for name, form in forms_of(X).items()}
     digests = {name: one.digest() for name, one in fitted.items()}
-    assert len({digests[name] for name in ("array", "csr", "csc", "coo", "lists")}) == 1
+    assert len({digests[name] for name in ("array", "csr", "dok", "csc", "coo", "lists")}) == 1
     assert digests["frame"] == digests["sparse frame"]
     answers = fitted["array"].predict(X)
-    for form in ("csr", "csc", "coo"):
+    for form in ("csr", "dok", "csc", "coo"):
         np.testing.assert_array_equal(fitted["array"].predict(forms_of(X)[form]), answers)
 
 
