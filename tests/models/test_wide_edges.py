@@ -114,8 +114,9 @@ def test_three_hundred_labels() -> None:
     X[:, 70] = labels
     check_refit(MemoryClassifier, X, labels)
     learner = MemoryClassifier(random_state=0).fit(X, labels)
-    assert 70 in learner.state.layout.cells.narrowing.chosen
-    assert learner.state.layout.cells.narrowing.scores is None
+    cells: Any = learner.state.layout.cells
+    assert 70 in cells.narrowing.chosen
+    assert cells.narrowing.scores is None
     np.testing.assert_allclose(learner.predict_proba(X[:3]).sum(axis=1), 1)
 
 

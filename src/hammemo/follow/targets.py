@@ -172,8 +172,8 @@ def check_bounds(name: str, followed: Followed, bounds: Any) -> None:
     followed_bounds = Bounds.from_parameter(followed.bounds)
     if followed.bounds is not None and followed_bounds != Bounds.from_parameter(bounds):
         raise FollowError(
-            f"{name} has bounds={bounds}, not {followed_bounds.parameter}: leave the option out, set "
-            "them with set_params(bounds=...) and save, or name another model."
+            f"{name} has bounds={bounds}, not {followed_bounds.parameter}: leave the option out, "
+            "set them with set_params(bounds=...) and save, or name another model."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from scipy import sparse
 
 from hammemo._arrays.integers import object_array
 
@@ -81,7 +82,7 @@ def refuse_other_tables(X: Any) -> None:
     """Refuse what holds rows but is no table yet, with the line that makes one of it."""
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, whose rows are not read yet: pass X.collect().")
-    if isinstance(X, dict):
+    if isinstance(X, dict) and not sparse.issparse(X):  # SciPy's dictionary of keys is a dict
         raise TypeError("X is a dict, and a table has rows: pass pd.DataFrame(X), or pl.DataFrame(X).")
     if isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], dict):
         raise TypeError(
