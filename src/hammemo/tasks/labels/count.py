@@ -44,4 +44,4 @@ def empty_memory(plan: LayoutPlan, kept: Kept | None) -> Memory:
 
 def settled(memory: Memory, cells: Cells | None, kept: Kept) -> Memory:
     """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
-    return count(memory, cells, kept.batches()).empty_like() if memory.undecided() else memory
+    return count(memory, cells, kept.batches()).empty_like() if memory.list_undecided() else memory
