@@ -81,7 +81,7 @@ def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
     model = MemoryClassifier("positional", memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
     save(model, tmp_path, segments=2)
     again = load(tmp_path)
-    assert again.memory_.undecided() == {"reserved"}
+    assert again.memory_.list_undecided() == {"reserved"}
     for one in (model, again):
         one.partial_fit([[1, 2], [3, 2]], ["x", "y"])
     assert again.memory_.state_digest() == model.memory_.state_digest()

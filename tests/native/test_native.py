@@ -20,7 +20,7 @@ from hammemo.memories import Hashed
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS
 from hammemo.memories.hashed.readers import HashedTables
-from hammemo.memories.hashed.reserved import none_reserved, site_groups
+from hammemo.memories.hashed.reserved import reserve_nothing, site_groups
 from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
@@ -56,7 +56,7 @@ def test_rows(case: Case) -> None:
         out = np.full((len(case.contexts), len(case.layout.groups)), 7, np.uint32)
         case.layout.compiled.rows(*case.layout.source(case.contexts), out, path)
         np.testing.assert_array_equal(out, case.rows(), path)
-    np.testing.assert_array_equal(case.layout.found(case.contexts), case.layout.rows(case.contexts))
+    np.testing.assert_array_equal(case.layout.find_rows(case.contexts), case.layout.rows(case.contexts))
 
 
 @given(case=cases(), n_labels=st.sampled_from(LABELS), weighted=st.booleans())
@@ -316,7 +316,7 @@ def test_one_context(case: Case, n_labels: int, size: str, whole: bool, divided:
 def test_threads_divide_the_work_without_a_seam(path: str, kind: str) -> None:
     rng = np.random.default_rng(0)
     contexts = Contexts(random_tokens(kind, (3 * 4096 + 37, 3), rng))
-    layout = RowLayout(sites := PositionalHamming().resolve(3), 0, None, 20, none_reserved(sites))
+    layout = RowLayout(sites := PositionalHamming().resolve(3), 0, None, 20, reserve_nothing(sites))
     tables = random_tables(Case(layout, contexts, rng), 17, "16")
     table = compiled(tables, np.ones(3), None, path)
     plain = tables._sums(tables.layout.rows(contexts), np.ones(3))
@@ -353,7 +353,7 @@ def test_threads_divide_the_work_without_a_seam(path: str, kind: str) -> None:
     ],
 )
 def test_sums_are_as_wide_as_they_may_have_to_be(path: str, first: int, second: int, bits: int | None) -> None:
-    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, none_reserved(sites))
+    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, reserve_nothing(sites))
     values = np.array([[first] * 3, [second] * 3])
     values[1, 2] = 0
     if bits is None:
@@ -374,7 +374,7 @@ def test_sums_are_as_wide_as_they_may_have_to_be(path: str, first: int, second: 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("high", "bits"), [(2**16 - 2, 16), (2**16, 32), (2**31 - 1, 32), (2**31, None)])
 def test_a_row_s_numbers_are_counted_from_their_middle(path: str, high: int, bits: int | None) -> None:
-    layout = RowLayout(sites := PositionalHamming().resolve(1), 0, None, 1, none_reserved(sites))
+    layout = RowLayout(sites := PositionalHamming().resolve(1), 0, None, 1, reserve_nothing(sites))
     values = np.array([[0, high, high // 2]])
     if bits is None:
         with pytest.raises(OverflowError, match="32 bits"):
@@ -393,7 +393,7 @@ def test_a_row_s_numbers_are_counted_from_their_middle(path: str, high: int, bit
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.7e308])
 def test_float_sums_are_finite(path: str, value: float) -> None:
-    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, none_reserved(sites))
+    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, reserve_nothing(sites))
     with pytest.raises(OverflowError, match="infinite"):
         _native.Table(layout.compiled, np.array([[1.0, value], [1.0, 1.7e308]]), None, 1.0, path)
 

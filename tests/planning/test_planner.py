@@ -126,7 +126,7 @@ def test_rows_of_hashes_are_those_of_contexts(data: plans.PlanData) -> None:
     examples = Examples.of(data.X[:200], data.y[:200])
     sites = PositionalHamming().resolve(4)
     sample = HashedSample(examples, sites, 3, 200)
-    layout = RowLayout(sites, 3, None, 17, most_frequent(examples, sites, 3, None, [5]))
+    layout = RowLayout(sites, 3, None, 17, most_frequent(examples, sites, seed=3, key=None, numbers=[5]))
     rows = np.stack(
         [
             hashed_rows(part.words[part.features], layout.own(k), 3, sites.positions[k], 17)

@@ -17,7 +17,7 @@ from hammemo import NO_TOKEN
 from hammemo import _native as compiled
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.native_table import known_bytes
+from hammemo.memories.hashed.native_table import token_bytes
 from hammemo.memories.hashed.reserved import most_frequent, site_groups
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
@@ -119,10 +119,10 @@ def reserved_features(tokens: NDArray[Any], sites: Sites, seed: int, key: bytes 
     """Return the most frequent features of some contexts."""
     ones = np.ones(len(tokens), np.int64)
     learnt = Examples(Contexts(tokens), 0 * ones, Vocabulary.of(["a"]), ones)
-    return most_frequent(learnt, sites, seed, key, numbers)
+    return most_frequent(learnt, sites, seed=seed, key=key, numbers=numbers)
 
 
 def known_strings(case: Case) -> dict[str, bytes]:
     """Return the hash and the place of the strings among the tokens, as `Table.one` takes them."""
     strings = Vocabulary(strings=case.contexts.vocabulary.strings)
-    return dict(zip(strings.strings.tolist(), known_bytes(*case.layout.vocabulary_source(strings)), strict=True))
+    return dict(zip(strings.strings.tolist(), token_bytes(*case.layout.vocabulary_source(strings)), strict=True))

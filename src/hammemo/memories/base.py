@@ -249,12 +249,12 @@ class Memory(Versioned, BaseEstimator, ABC):
     def _check_layout(self, other: Memory) -> None:
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
         mine = self.layout()
-        settled = [name for name in mine if name not in self.undecided()]
+        settled = [name for name in mine if name not in self.list_undecided()]
         for name in settled:
-            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.undecided()):
+            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.list_undecided()):
                 raise LayoutError(_other_layout(name, mine[name], theirs.get(name)))
 
-    def undecided(self) -> AbstractSet[str]:
+    def list_undecided(self) -> AbstractSet[str]:
         """Return the names of the parts of the layout that the first examples will settle."""
         return frozenset()
 

@@ -153,9 +153,9 @@ class Tiered(InSegments):
                 raise TypeError(f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact()).")
         return clone(self.sketch or Hashed()), clone(self.exact or Exact())
 
-    def undecided(self) -> frozenset[str]:
+    def list_undecided(self) -> frozenset[str]:
         """Return what the sketch has still to settle."""
-        return self.sketch_.undecided()
+        return self.sketch_.list_undecided()
 
     def add_state(self, other: Tiered, sign: int) -> None:
         """Add both tiers of another memory, or subtract them."""

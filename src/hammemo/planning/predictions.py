@@ -106,7 +106,7 @@ class Sizes:
 
     def _reserved_bytes(self, numbers: tuple[int, ...]) -> int:
         """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
-        found = most_frequent(self.examples, self.sample.sites, self.sample.seed, None, numbers)
+        found = most_frequent(self.examples, self.sample.sites, seed=self.sample.seed, key=None, numbers=numbers)
         missing = sum(numbers) - sum(map(len, found.hashes))
         return sum(part.nbytes for part in found.arrays().values()) + missing * self.reserved_token
 

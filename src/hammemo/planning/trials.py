@@ -18,7 +18,7 @@ from scipy import sparse
 from hammemo._arrays.integers import sorted_find
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.layout import hash_buckets
-from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centre_rows
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
 from hammemo.memories.reader import proven
 from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_features
@@ -204,7 +204,7 @@ class Trial:
             counts = self._table(rows[grown.features], grown.labels, n_own + buckets)
             largest.append((int(counts[:n_own].max(initial=0)), int(counts[n_own:].max(initial=0))))
             read = self._asked[k] if certify else self._some_asked[k]
-            self._read(k, read, rows, centred(counts, n_own) / 2**FRACTION_BITS, scores)
+            self._read(k, read, rows, centre_rows(counts, n_own) / 2**FRACTION_BITS, scores)
             if certify:
                 self._read(k, read, rows, counts, high)
                 counts[n_own:] = 0

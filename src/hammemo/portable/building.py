@@ -120,7 +120,7 @@ def _hashed(tables: HashedTables, sites: Sites, vote: Vote, classes: Array, list
     constants: Constants = {}
     finder = _hashed_rows(tables.layout, listed, constants)
     rule, divisor = _rule(vote, tables, sites)
-    rows, step, base = tables.fixed_rows(rule)
+    rows, step, base = tables.integer_rows(rule)
     head = _head(rows, sites.weights if rule is None else None, step, base, divisor, constants)
     return Graph(sites.h, listed, constants, finder, head, classes)
 

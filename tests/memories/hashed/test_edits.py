@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo.kernels import SiteKernel, Suffixes
 from hammemo.memories import Hashed
-from hammemo.memories.hashed.raw_rows import centred
+from hammemo.memories.hashed.raw_rows import centre_rows
 from hammemo.memories.hashed.tables import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.row_rules import RowRule
@@ -107,7 +107,7 @@ def same_readers(mine: Any, fresh: Any) -> None:
         np.testing.assert_array_equal(mine._raw.shared_sums[k], counts[n_own:].sum(axis=0))
         rows = np.full((len(counts), len(mine._raw.counts)), -1)
         rows[:, k] = np.arange(len(counts))
-        np.testing.assert_array_equal(mine._centred_rows(rows)[:, k], centred(counts, n_own))
+        np.testing.assert_array_equal(mine._read_centred(rows)[:, k], centre_rows(counts, n_own))
     for tensor, expected in zip(mine.tensors().values(), fresh.tensors().values(), strict=True):
         assert (tensor.dtype, tensor.tobytes()) == (expected.dtype, expected.tobytes())
 
@@ -245,7 +245,7 @@ def test_many_queries_after_an_edit_copy_a_compiled_table_and_compute_few_rows(v
     assert reader._score_table is not None
     assert reader._previous is None  # what came before can be freed
     assert "_centred" not in vars(reader)
-    changed = [first._changed(k, reader._raw) for k in range(2)]
+    changed = [first._find_changes(k, reader._raw) for k in range(2)]
     assert 5 <= sum(map(len, changed)) < 500
     fresh = model.empty_like().partial_fit(np.concatenate([X, X[:5]]), np.concatenate([y, y[:5]]))
     assert fresh.predict(X).tolist() == answers.tolist()
@@ -284,7 +284,7 @@ def test_an_edit_shares_all_pages_but_those_of_its_rows() -> None:
         pages = [*zip(old.own.pages, new.own.pages, strict=True), *zip(old.shared.pages, new.shared.pages, strict=True)]
         assert len(pages) >= 3072 * 64 // PAGE_BYTES
         assert sum(mine is not theirs for mine, theirs in pages) == 1
-        (row,) = new.changed_rows(old).tolist()
+        (row,) = new.find_changes(old).tolist()
         assert new.row(row)[y[0]] == old.row(row)[y[0]] + 1
 
 
@@ -308,7 +308,7 @@ def test_paged_rows_are_those_of_an_array(table: Any, cells: Any, asked: Any) ->
     np.testing.assert_array_equal(paged.rows(rows), plain[rows])
     np.testing.assert_array_equal(paged.whole(), plain)
     np.testing.assert_array_equal(first.whole(), table)
-    changed = paged.changed_rows(first)
+    changed = paged.find_changes(first)
     if paged.dtype == first.dtype:
         assert changed is not None
         assert changed.tolist() == np.flatnonzero((plain != np.array(table)).any(axis=1)).tolist()

@@ -13,7 +13,7 @@ from hammemo import LayoutError, MemoryClassifier, NotStoredError
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
-from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centred_counts
+from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centre_counts
 from hammemo.memories.hashed.readers import _narrow_signed
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes
@@ -311,7 +311,7 @@ wide_counts = st.one_of(st.integers(0, 9), st.integers(2**45, 2**53 - 1))
 @settings(deadline=None)
 def test_centred_counts_are_those_of_unbounded_integers(count: int, others: int, buckets: int) -> None:
     total = min(count + others, 2**53 - 1)
-    found = centred_counts(np.array([[count]]), np.array([total]), buckets)
+    found = centre_counts(np.array([[count]]), np.array([total]), buckets)
     doubled = (buckets * count - total) << (FRACTION_BITS + 1)
     expected = (doubled + buckets - 1) // (2 * (buckets - 1)) if buckets > 1 else 0
     assert found.tolist() == [[expected]]

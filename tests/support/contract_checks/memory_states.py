@@ -112,7 +112,7 @@ def unmerging_undoes_merging(subject: Subject, kept: Batch, taken: Batch) -> Non
 def an_open_layout_is_taken_over(subject: Subject, batch: Batch) -> None:
     """Check `undecided`: nothing of a settled layout is left to decide, and an open one accepts any."""
     memory = subject.learnt(batch)
-    require(not memory.undecided(), f"examples are stored, but {set(memory.undecided())} is undecided")
+    require(not memory.list_undecided(), f"examples are stored, but {set(memory.list_undecided())} is undecided")
     fresh = subject.make(subject.sites).open(subject.sites, subject.seed)
     fresh.merge(memory)
     require_same_state(fresh, memory)

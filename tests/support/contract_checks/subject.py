@@ -68,7 +68,7 @@ class Subject:
     def opened(self) -> Memory:
         """Return a memory with nothing stored and a settled layout, so that any two of them can be compared."""
         memory = self.make(self.sites).open(self.sites, self.seed)
-        if not memory.undecided():
+        if not memory.list_undecided():
             return memory
         h = self.sites.h
         rows: Batch = [(([0, "a", "ß"] * h)[:h], "yes", 2), (([0, 1, 2] * h)[:h], "no", 1)]

@@ -112,7 +112,7 @@ class Applier:
     def _is_open(self) -> bool:
         if isinstance(self.model, MemoryRegressor):
             return self.model.state.holds_nothing
-        return self.model is None or bool(self.model.memory_.undecided())
+        return self.model is None or bool(self.model.memory_.list_undecided())
 
     def _try(self, bodies: Sequence[edits.Content], start: int, stop: int) -> None:
         first = bodies[start]

@@ -1,4 +1,4 @@
-"""The hashed memory: whole-number counts in buckets, with rows of their own for frequent features."""
+"""The hashed memory: counts in buckets, with rows of their own for frequent features."""
 
 from hammemo.memories.hashed.memory import Hashed
 

@@ -1,26 +1,27 @@
 r"""The hashed memory: small tables of integer counts, and answers that can be proven.
 
-At every site a feature (a token, or a tuple of tokens) has a row of label counts: one of its own if it is *reserved*,
-or the row of the bucket it hashes to, which it shares. A collision only adds, so a bucket's row is an upper bound on
-each of its features' counts. Labels have columns of their own: there is no interference between them. The state is the
-tables and the reserved list; there is no codebook and no vocabulary.
+At every site a feature (a token, or a tuple of tokens) has a row of label counts: one of its own if
+it is *reserved*, or the row of the bucket it hashes to, which it shares. A collision only adds, so
+a bucket's row is an upper bound on each of its features' counts. Labels have columns of their own:
+there is no interference between them. The state is the tables and the reserved list; there is no
+codebook and no vocabulary.
 
 With B buckets and :math:`M_c` the sum of label c's column over them, a bucket's count has mean
 :math:`N_c + (M_c - N_c)/B` over the hash, so
 
 .. math:: \widehat N_c = \frac{B\,T_c - M_c}{B - 1}
 
-is unbiased: subtracting one centring row a site undoes the collisions on average. Scores are fixed-point numbers, in
-quarters of a count, so that sums are exact in any order and on any machine.
+is unbiased: subtracting one centring row a site undoes the collisions on average. Scores are
+fixed-point numbers, in quarters of a count, so that sums are exact in any order and on any machine.
 
-The layout (sites, seed, key, number of buckets, reserved features) is settled before the first example: by `reserve`,
-or by the first `add`. States of one layout add, subtract and compare to the byte. Forgetting examples does not change
-the layout: which features are reserved stays as it is.
+The layout (sites, seed, key, number of buckets, reserved features) is settled before the first
+example: by `reserve`, or by the first `add`. States of one layout add, subtract and compare to the
+byte. Forgetting examples does not change the layout: which features are reserved stays as it is.
 
-Counting the windows of a stream for a hashed memory with the compiled loops, in space that does not grow.
-
-The loops are told for every token which label's column it counts in as a target, or -1. A table of all cells is filled
-and added to the memory when a new label appears or at the end.
+The windows of a stream are counted by the compiled loops, in space that does not grow
+(`StreamCounter`). The loops are told for every token which label's column it counts in as a target,
+or -1. A table of all cells is filled and added to the memory when a new label appears or at the
+end.
 """
 
 from __future__ import annotations
@@ -36,10 +37,23 @@ from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._versions import cached_property
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
-from hammemo.memories.hashed.layout import Cells, LoopContexts, RowLayout, one_if_equal, per_group, per_site
+from hammemo.memories.hashed.layout import (
+    Cells,
+    LoopContexts,
+    RowLayout,
+    one_if_equal,
+    per_group,
+    per_site,
+)
 from hammemo.memories.hashed.readers import HashedTables
-from hammemo.memories.hashed.reserved import Reserved, most_frequent, none_reserved, site_groups, stored_reserved
-from hammemo.memories.hashed.tables import SiteTable, Tables, stored_table
+from hammemo.memories.hashed.reserved import (
+    Reserved,
+    most_frequent,
+    read_reserved,
+    reserve_nothing,
+    site_groups,
+)
+from hammemo.memories.hashed.tables import SiteTable, Tables, read_table
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.tokens.hashing import hash_numbers, number_key
@@ -55,7 +69,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
 
-_MAX_EXAMPLES = 2**31  # so that no 32-bit cell overflows
+_MAX_EXAMPLES = 2**31
+"""Examples from which on a counter's 32-bit cells could overflow with the next block."""
 
 
 def block_labels(block: Block) -> Vocabulary:
@@ -83,45 +98,61 @@ class StreamCounter:
 
     def add(self, block: Block) -> None:
         """Count the windows of a block."""
-        tokens = checked_integers(block.tokens) if block.tokens.dtype.kind in "iub" else block.tokens
-        source, columns = self._integers(tokens) if tokens.dtype.kind == "i" else self._others(tokens)
+        tokens = block.tokens
+        if tokens.dtype.kind in "iub":
+            tokens = checked_integers(tokens)
+        if tokens.dtype.kind == "i":
+            source, columns = self._integers(tokens)
+        else:
+            source, columns = self._others(tokens)
         mask = np.full(len(columns), -1, np.int32)
         targets = block.targets()
         mask[targets] = columns[targets]
-        self._layout.compiled.count_stream(*source, columns=mask, cells=self._cells)
+        self._layout.compiled.count_stream(
+            tokens=source.tokens,
+            hashes=source.hashes,
+            places=source.places,
+            columns=mask,
+            cells=self._cells,
+        )
         self._totals += np.bincount(mask[mask >= 0], minlength=len(self._totals))
 
     def label_counts(self) -> LabelCounts:
         """Return how many examples each label has; those with none are left out."""
         return LabelCounts(self.labels.keep(self._totals > 0), self._totals[self._totals > 0])
 
-    def touched(self) -> list[Cells]:
+    def collect_cells(self) -> list[Cells]:
         """Return for each site the cells that are not zero."""
-        return self._layout.touched(self._cells)
+        return self._layout.collect_cells(self._cells)
 
     def _integers(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
-        found = np.empty(len(tokens), np.int32)
+        """Return integers as the loops take them, and the column of each, -1 for none."""
+        members = np.empty(len(tokens), np.int32)
         tokens = np.ascontiguousarray(tokens)
         finder, columns = self._integer_labels
-        finder.find(tokens, found)
-        return LoopContexts(tokens, None, None), columns[found]
+        finder.find(tokens, members)
+        return LoopContexts(tokens, None, None), columns[members]
 
     @cached_property
     def _integer_labels(self) -> tuple[Any, NDArray[np.int32]]:
-        """The integer labels as a set to look tokens up in, and the column of each member; the last entry is -1.
+        """The integer labels as a set to look tokens up in, and the column of each member.
 
-        Without a key, whatever the layout has: no two integers have one hash then, so that nothing is mistaken.
+        The last column, for what is no member, is -1. There is no key, whatever the layout has: no
+        two integers have one hash then, so that nothing is mistaken.
         """
         seed = self._layout.seed
         words = hash_numbers(self.labels.ints.view(np.uint64), seed)
-        order = np.argsort(words)  # integers come first in a vocabulary: the column is the rank among them
+        # integers come first in a vocabulary: the column is the rank among them
+        order = np.argsort(words)
         finder = _native.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
     def _others(self, tokens: Array) -> tuple[LoopContexts, NDArray[np.int32]]:
+        """Return tokens as the loops take them, and the column of each, -1 for none."""
         vocabulary, ranks = factorize(tokens)
         columns = np.append(self.labels.find(vocabulary), -1).astype(np.int32)
-        return LoopContexts(ranks, *self._layout.vocabulary_source(vocabulary)), columns[ranks]
+        hashes, places = self._layout.vocabulary_source(vocabulary)
+        return LoopContexts(ranks, hashes, places), columns[ranks]
 
 
 Self = TypeVar("Self", bound="Hashed")
@@ -138,10 +169,12 @@ class Hashed(Memory):
     buckets : int or sequence of int
         Number of shared rows: one number for every site, or one per site.
     reserved : int or sequence of int
-        How many features of a site, the most frequent ones, have a row of their own: for every site, or one number for
-        each. Sites of one position share one list, as long as the largest number among them.
+        How many features of a site, the most frequent ones, have a row of their own: for every
+        site, or one number for each. Sites of one position share one list, as long as the largest
+        number among them.
     key : bytes, optional
-        A secret. Without it, an attacker who chooses tokens can make them collide; pass one for tokens of strangers.
+        A secret. Without it, an attacker who chooses tokens can make them collide; pass one for
+        tokens of strangers.
 
     Examples
     --------
@@ -162,16 +195,22 @@ class Hashed(Memory):
     previous_tables: PreviousTable | None = None
 
     def __init__(
-        self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
+        self,
+        buckets: int | Sequence[int] = 2048,
+        reserved: int | Sequence[int] = 1024,
+        key: bytes | None = None,
     ) -> None:
         self.buckets = buckets
         self.reserved = reserved
         self.key = key
 
     def reserve(self, examples: Examples) -> None:
-        """Settle the layout: give the most frequent features of these examples rows of their own; ties by hash.
+        """Settle the layout: give the most frequent features of these examples rows of their own.
 
-        All sites of one position share one list, of the tokens most frequent at any of them taken together.
+        Ties are broken by hash.
+
+        All sites of one position share one list, of the tokens most frequent at any of them taken
+        together.
         """
         self.edited(lambda memory: memory.reserve_rows(examples))
 
@@ -179,10 +218,15 @@ class Hashed(Memory):
         """Give the most frequent tokens of examples rows of their own."""
         if self._rows is not None:
             raise ValueError("The layout is already fixed: open() the memory again to start over.")
-        self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
+        reserved = most_frequent(
+            examples, self.sites, seed=self.seed, key=self.key, numbers=self._reserved_numbers
+        )
+        self._settle(reserved)
 
     def update(self, examples: Examples, sign: int) -> None:
-        """Add examples, the first of which settle the layout if `reserve` has not; or take them back.
+        """Add examples, or remove them.
+
+        The first ones settle the layout if `reserve` has not.
 
         Raises `NotStoredError` where a count would become negative.
         """
@@ -199,13 +243,13 @@ class Hashed(Memory):
             self._counts = counts
 
     def _update_one(self, examples: Examples, sign: int) -> bool:
-        """Do what `update` does for a single example whose label was there before and stays; or return False."""
+        """Do what `update` does for one example whose label stays; or return False."""
         rank = int(self._columns.find(examples.labels)[0])
         count = sign * int(examples.multiplicity[0])
         counts = self._counts.plus_at(rank, count) if rank >= 0 else None
         if counts is None or self._rows is None:
             return False
-        rows: list[int] = self._rows.found(examples.contexts)[0].tolist()
+        rows: list[int] = self._rows.find_rows(examples.contexts)[0].tolist()
         column = int(self._tables.columns[rank])
         if sign < 0 and not self._tables.leaves(rows, column, -count, int(counts.counts[rank])):
             raise never_stored()
@@ -215,13 +259,15 @@ class Hashed(Memory):
         return True
 
     def _take_back(self, examples: Examples) -> None:
+        """Remove examples, or refuse where a count would become negative."""
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
         if not self._tables.sites:  # nothing is stored, and nothing is to be removed
             return
         deltas = self._deltas(examples)
         if not self._tables.covers(deltas, self._counts_left(counts)):
             raise never_stored()
-        self._tables = self._tables.plus([(rows, labels, -totals) for rows, labels, totals in deltas])
+        negative = [Cells(rows, columns, -totals) for rows, columns, totals in deltas]
+        self._tables = self._tables.plus(negative)
         self._place(counts.labels)
         self._counts = counts
         self.forgot_unchecked |= len(examples) > 0
@@ -236,10 +282,12 @@ class Hashed(Memory):
             if self._rows.compiled is None:
                 super().update_from_blocks([block], labels)
                 continue
-            known = block_labels(block) if labels is None else labels
-            if counter is None or counter.is_full or not counter.knows(known):
+            new_labels = block_labels(block) if labels is None else labels
+            if counter is None or counter.is_full or not counter.knows(new_labels):
                 self._store(counter)
-                counter = StreamCounter(self._rows, self._columns.union(known) if labels is None else known)
+                if labels is None:
+                    new_labels = self._columns.union(new_labels)
+                counter = StreamCounter(self._rows, new_labels)
             counter.add(block)
         self._store(counter)
 
@@ -249,8 +297,10 @@ class Hashed(Memory):
             return
         counts = self._counts.plus(counter.label_counts())
         self._grow(counts.labels)
-        columns = np.append(self._tables.columns, -1)[self._columns.find(counter.labels)]  # -1: it has no cells
-        self._tables = self._tables.plus([(rows, columns[labels], n) for rows, labels, n in counter.touched()])
+        # rank -1 reads the last entry: such a label has no cells
+        columns = np.append(self._tables.columns, -1)[self._columns.find(counter.labels)]
+        cells = [Cells(rows, columns[labels], n) for rows, labels, n in counter.collect_cells()]
+        self._tables = self._tables.plus(cells)
         self._counts = counts
 
     def compile(
@@ -266,11 +316,14 @@ class Hashed(Memory):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the layout is settled and compiled loops do the work, so that threads can share it."""
+        """Whether the layout is settled and compiled loops work, so that threads can share it."""
         return self._rows is not None and self._rows.compiled is not None
 
     def keeps_rows(self) -> bool:
-        """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""
+        """Return that its reader has rows of counts.
+
+        The numbers of buckets may be those of many sites, so none is made to ask it.
+        """
         return HashedTables.has_rows
 
     def make_reader(self) -> HashedTables:
@@ -278,12 +331,15 @@ class Hashed(Memory):
         return self._tables_now()
 
     def snapshot(self: Self) -> Self:
-        """Return a memory of its own that holds this version; it can make its compiled table from this one's."""
-        copied = super().snapshot()
+        """Return a memory of its own that holds this version.
+
+        It can make its compiled table from this one's.
+        """
+        copy = super().snapshot()
         reader = self.known_reader
         if isinstance(reader, HashedTables):
-            copied.previous_tables = reader.latest()
-        return copied
+            copy.previous_tables = reader.latest()
+        return copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "previous_tables": None}  # made again when needed
@@ -296,7 +352,7 @@ class Hashed(Memory):
         return fresh
 
     def layout(self) -> dict[str, Any]:
-        """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
+        """Return what must agree for two states to be added; of a secret key, only a digest."""
         return {
             **super().layout(),
             "seed": self.seed,
@@ -306,7 +362,9 @@ class Hashed(Memory):
         }
 
     def rows(self, contexts: Contexts) -> Ints:
-        """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
+        """Return the row of each site's table that each context reads, -1 for none.
+
+        Reserved rows come first, then buckets.
 
         Shapes
         ------
@@ -319,11 +377,12 @@ class Hashed(Memory):
     def clear(self) -> None:
         """Check the numbers and hold nothing; the layout is open where rows are to be reserved."""
         self.check_parameters(self.sites)
-        self._rows, self.previous_tables = None, None
+        self._rows = None
+        self.previous_tables = None
         self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
-            self._settle(none_reserved(self.sites))
+            self._settle(reserve_nothing(self.sites))
 
     def check_parameters(self, sites: Sites) -> None:
         """Refuse numbers and a key that cannot be those of a memory of these sites."""
@@ -333,44 +392,62 @@ class Hashed(Memory):
         check_secret(self.key)
 
     def _settle(self, reserved: Reserved) -> None:
-        self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
+        """Fix the layout, with these features in rows of their own and nothing stored."""
+        self._rows = RowLayout(
+            sites=self.sites,
+            seed=self.seed,
+            key=self.key,
+            buckets=self.buckets,
+            reserved=reserved,
+        )
         sizes = enumerate(self._bucket_numbers)
         tables = tuple(SiteTable.empty(len(self._rows.own(k)), number) for k, number in sizes)
         self._tables = Tables(tables, _EMPTY.columns)
 
     def _deltas(self, examples: Examples) -> list[Cells]:
-        """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
+        """Return for each site the distinct cells that a batch touches, and its counts there."""
         if self._rows is None:
             return []
         columns = self._tables.columns[self._columns.find(examples.labels)][examples.label_ranks]
-        cells = self._rows.first_rows[-1] * self._tables.width
-        is_dense = len(examples) * len(self._tables.sites) * 8 > cells and int(examples.multiplicity.sum()) < 2**32
-        if is_dense and self._rows.compiled is not None:
-            return self._counted(self._rows, examples, columns)
-        rows, width = self._rows.found(examples.contexts), max(self._tables.width, 1)
+        n_cells = self._rows.first_rows[-1] * self._tables.width
+        # counting into an array of all cells pays where the batch touches a good part of them
+        is_large = len(examples) * len(self._tables.sites) * 8 > n_cells
+        fits = int(examples.multiplicity.sum()) < 2**32
+        if is_large and fits and self._rows.compiled is not None:
+            return self._count(self._rows, examples, columns)
+        rows = self._rows.find_rows(examples.contexts)
+        width = max(self._tables.width, 1)
         deltas = []
         for table, row in zip(self._tables.sites, rows.T, strict=True):
-            held = row >= 0
-            keys, totals = sum_by_key(
-                row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
-            )
-            deltas.append((*np.divmod(keys, width), totals))
+            has_row = row >= 0
+            keys = row[has_row] * width + columns[has_row]
+            keys, totals = sum_by_key(keys, examples.multiplicity[has_row], table.n_rows * width)
+            cell_rows, cell_columns = np.divmod(keys, width)
+            deltas.append(Cells(cell_rows, cell_columns, totals))
         return deltas
 
-    def _counted(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[Cells]:
+    def _count(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[Cells]:
         """Return what `_deltas` does, by the compiled loops."""
         cells = layout.cells(self._tables.width)
-        ones = bool((examples.multiplicity == 1).all())
-        multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
+        multiplicity = None
+        if not (examples.multiplicity == 1).all():
+            multiplicity = examples.multiplicity.astype(np.uint32)
+        source = layout.source(examples.contexts)
         layout.compiled.count(
-            *layout.source(examples.contexts), columns=columns.astype(np.int32), multiplicity=multiplicity, cells=cells
+            tokens=source.tokens,
+            hashes=source.hashes,
+            places=source.places,
+            columns=columns.astype(np.int32),
+            multiplicity=multiplicity,
+            cells=cells,
         )
-        return layout.touched(cells)
+        return layout.collect_cells(cells)
 
     def _counts_left(self, counts: LabelCounts) -> Ints:
         """Return the examples of each column's label in `counts`; none for spare columns."""
         left = np.zeros(self._tables.width, np.int64)
-        left[self._tables.columns] = np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # -1: the last
+        ranks = counts.labels.find(self._columns)
+        left[self._tables.columns] = np.append(counts.counts, 0)[ranks]  # -1 reads the last entry
         return left
 
     @property
@@ -380,30 +457,35 @@ class Hashed(Memory):
     @property
     def _reserved_numbers(self) -> list[int]:
         """How many features each group of sites reserves."""
-        return per_group(per_site(self.reserved, len(self.sites.positions)), site_groups(self.sites))
+        numbers = per_site(self.reserved, len(self.sites.positions))
+        return per_group(numbers, site_groups(self.sites))
 
     @property
     def _columns(self) -> Vocabulary:
         return self._counts.labels
 
     def _grow(self, labels: Vocabulary) -> None:
+        """Give labels columns, and warn once where that takes much memory."""
         if len(labels) > DENSE_ROW_LABELS >= len(self._columns):
             warnings.warn(
-                f"{len(labels)} labels need a column in every bucket. Above {DENSE_ROW_LABELS} labels, "
-                "memory=Exact() is usually smaller.",
+                f"{len(labels)} labels need a column in every bucket. "
+                f"Above {DENSE_ROW_LABELS} labels, memory=Exact() is usually smaller.",
                 stacklevel=4,
             )
         self._place(labels)
 
     def _place(self, labels: Vocabulary) -> None:
-        """Give each of `labels` a column, the counts of those that stay kept; `_counts` must follow."""
+        """Give each of `labels` a column; those that stay keep their counts.
+
+        `_counts` must follow.
+        """
         if labels is self._columns or labels == self._columns or not self._tables.sites:
             return
-        self._tables = self._tables.placed(self._columns.find(labels))
+        self._tables = self._tables.place(self._columns.find(labels))
         self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
 
-    def undecided(self) -> frozenset[str]:
-        """Return ``reserved`` while no example has settled which features have rows of their own."""
+    def list_undecided(self) -> frozenset[str]:
+        """Return ``reserved`` while no example has settled which features are reserved."""
         return frozenset({"reserved"}) if self._rows is None else frozenset()
 
     def add_state(self, other: Hashed, sign: int) -> None:
@@ -416,11 +498,14 @@ class Hashed(Memory):
         if sign > 0:
             self._grow(counts.labels)
         columns = self._tables.columns[self._columns.find(other._columns)]
-        if sign < 0 and not self._tables.covers_tables(other._tables, columns, self._counts_left(counts)):
-            raise NotStoredError(
-                "The other memory is not part of this one: a count would become negative. Nothing was changed."
-            )
-        self._tables = self._tables.merged(other._tables, columns, sign)
+        if sign < 0:
+            examples_left = self._counts_left(counts)
+            if not self._tables.covers_tables(other._tables, columns, examples_left):
+                raise NotStoredError(
+                    "The other memory is not part of this one: a count would become negative. "
+                    "Nothing was changed."
+                )
+        self._tables = self._tables.merge(other._tables, columns, sign)
         self._place(counts.labels)
         self._counts = counts
         self.forgot_unchecked |= sign < 0
@@ -431,14 +516,17 @@ class Hashed(Memory):
         counts = all_labels.positive()
         if self._rows is None and "own.0" not in stored and not len(counts.labels):
             return  # the layout was still open
-        groups = site_groups(self.sites)
-        reserved = stored_reserved(stored, self.sites, self.seed, self.key, self._reserved_numbers)
-        tables = [
-            stored_table(stored, k, len(reserved.hashes[group]), self._bucket_numbers[k], all_labels)
-            for k, group in enumerate(groups)
-        ]
+        reserved = read_reserved(
+            stored, self.sites, seed=self.seed, key=self.key, most=self._reserved_numbers
+        )
+        tables = []
+        for k, group in enumerate(site_groups(self.sites)):
+            n_reserved = len(reserved.hashes[group])
+            n_buckets = self._bucket_numbers[k]
+            tables.append(read_table(stored, k, n_reserved, n_buckets, all_labels=all_labels))
         self._settle(reserved)
-        self._tables, self._counts = Tables(tuple(tables), np.arange(len(counts.labels))), counts
+        self._tables = Tables(tuple(tables), np.arange(len(counts.labels)))
+        self._counts = counts
 
     def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -449,18 +537,34 @@ class Hashed(Memory):
 
         Those that hold no token there have not.
         """
-        none = np.zeros((len(self.sites.positions), 0), np.int64)
-        return self._tables.totals[:, self._tables.columns] if self._tables.sites else none
+        if not self._tables.sites:
+            return np.zeros((len(self.sites.positions), 0), np.int64)
+        return self._tables.totals[:, self._tables.columns]
 
     def _tables_now(self, threads: int = 1) -> HashedTables:
+        """Return what answers from the tables as they are now."""
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same
-            layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
+            layout = RowLayout(
+                sites=self.sites,
+                seed=self.seed,
+                key=self.key,
+                buckets=self.buckets,
+                reserved=reserve_nothing(self.sites),
+            )
         frame = self.frame()
         tables = self._tables
         if not tables.sites:
-            tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
-        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self.previous_tables)
+            sites = tuple(SiteTable.empty(0, number) for number in self._bucket_numbers)
+            tables = Tables(sites, _EMPTY.columns)
+        return HashedTables(
+            layout=layout,
+            tables=tables,
+            source=self._source(frame.labels),
+            frame=frame,
+            threads=threads,
+            previous=self.previous_tables,
+        )
 
     def _source(self, labels: Vocabulary) -> Ints:
         """Return the column of each of these labels, -1 for those that have none."""
@@ -474,26 +578,35 @@ class Hashed(Memory):
         state: dict[str, Array] = {}
         for k, table in enumerate(self._tables.sites):
             for name, part in (("own", table.own), ("shared", table.shared)):
-                placed = np.zeros((len(part), len(source)), part.dtype)
-                part.copy_to(placed, source)
-                state[f"{name}.{k}"] = narrow(placed)
-        return {**state, **(self._rows.reserved.arrays() if self._rows else {})}
+                rows = np.zeros((len(part), len(source)), part.dtype)
+                part.copy_to(rows, source)
+                state[f"{name}.{k}"] = narrow(rows)
+        if self._rows is not None:
+            state |= self._rows.reserved.arrays()
+        return state
 
 
 _EMPTY = Tables((), np.empty(0, np.int64))
 
 
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
+    """Refuse what is neither a whole number nor one for each site."""
     numbers = [value] if isinstance(value, (int, np.integer)) else value
     if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
         raise ValueError(
-            f"{name}={value!r} is not a whole number of at least {least}, nor a list with one for each site."
+            f"{name}={value!r} is not a whole number of at least {least}, "
+            "nor a list with one for each site."
         )
-    if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
+    if any(
+        not isinstance(number, (int, np.integer)) or not least <= number < 2**31
+        for number in numbers
+    ):
         raise ValueError(
-            f"{name}={value!r} is out of range: use whole numbers of at least {least}, below 2^31, one for each site."
+            f"{name}={value!r} is out of range: use whole numbers of at least {least}, "
+            "below 2^31, one for each site."
         )
     if numbers is value and len(value) != n_sites:
         raise ValueError(
-            f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: give one each."
+            f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: "
+            "give one each."
         )

@@ -1,22 +1,20 @@
-r"""From the compiled table of one version of a hashed memory to that of a later one.
+r"""The raw counts of a hashed memory as its readers see them, and their values in fixed point.
 
-Versions share the pages that no edit touched, so what differs between two of them is found by comparing the others,
-whatever happened in between. Beside the edited rows themselves there is the centring: it subtracts the sum M of a
-label over all buckets of a site, divided by their number less one, and rounds. So where M changed, any bucket may have
-another value in that label's column, though few do; that one column is computed for both versions and compared.
+`RawRows` has labels in canonical order, declared ones included. Rows are read one by one from the
+pages of a version, or put together as whole tables when those are worth it.
 
-Then the compiled table is copied with new numbers in those rows. That is about ten times as fast as computing all of
-them, and gives the same table to the byte.
+A bucket adds up the counts of several features. With T its count of a label, M the sum of that
+label over all B buckets of the site, :math:`(BT - M)/(B - 1)` is unbiased for each feature's own
+count (:mod:`hammemo.memories.hashed.memory`). It is rounded to quarters of a count, so that sums
+are exact in any order (`centre_rows`).
 
-Centred counts in fixed point.
-
-A bucket adds up the counts of several features. With T its count of a label, M the sum of that label over all B buckets
-of the site, :math:`(BT - M)/(B - 1)` is unbiased for each feature's own count (:mod:`hammemo.memories.hashed.memory`).
-It is rounded to quarters of a count, so that sums are exact in any order.
-
-The raw counts of a hashed memory as its readers see them: labels in canonical order, declared ones included.
-
-They are read row by row from the pages of a version, or put together as whole tables when those are worth it.
+`PreviousTable` leads from the compiled table of one version to that of a later one. Versions share
+the pages that no edit touched, so what differs between two of them is found by comparing the
+others, whatever happened in between. Beside the edited rows themselves there is the centring: it
+subtracts M, divided by B - 1, and rounds. So where M changed, any bucket may have another value in
+that label's column, though few do; that one column is computed for both versions and compared. Then
+the compiled table is copied with new numbers in those rows. That is about ten times as fast as
+computing all of them, and gives the same table to the byte.
 """
 
 from __future__ import annotations
@@ -53,7 +51,8 @@ class TableBudget(CompileBudget):
 
     def __init__(self, layout: RowLayout, n_labels: int, share: float = 1.0) -> None:
         super().__init__(CELLS_A_CALL, len(layout.groups) * n_labels)
-        self._price = share * int(layout.first_rows[-1]) * n_labels + 16 * CELLS_A_CALL  # it has costs of its own
+        n_cells = int(layout.first_rows[-1]) * n_labels
+        self._price = share * n_cells + 16 * CELLS_A_CALL  # a table has costs of its own
 
     def is_spent(self, n_contexts: int) -> bool:
         """Return whether a table pays by now, these contexts counted."""
@@ -62,7 +61,9 @@ class TableBudget(CompileBudget):
 
 
 class RawRows(Cached):
-    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.own`).
+    """The rows of raw counts of every site.
+
+    They are upper bounds in buckets, and exact in reserved rows (`RowLayout.own`).
 
     Parameters
     ----------
@@ -80,12 +81,12 @@ class RawRows(Cached):
     @cached_property
     def counts(self) -> list[Array]:
         """All rows of each site: arrays of shape (rows of the site, L)."""
-        return [table.stacked(self.source) for table in self.tables.sites]
+        return [table.stack(self.source) for table in self.tables.sites]
 
     @cached_property
     def shared_sums(self) -> Ints:
         """The sum over each site's buckets, label by label: (S, L)."""
-        return self._arranged(self.tables.shared_sums)
+        return self._arrange(self.tables.shared_sums)
 
     def read(self, rows: Ints) -> Ints:
         """Return the rows of raw counts, zeros where the row is -1.
@@ -94,33 +95,38 @@ class RawRows(Cached):
         ------
         rows : (m, S); returned : (m, S, L)
         """
-        return self._arranged(self.tables.read(rows))
+        return self._arrange(self.tables.read(rows))
 
     def site_rows(self, k: int, rows: Ints) -> Ints:
         """Return some rows of raw counts of one site: (n, L)."""
-        return self._arranged(self.tables.sites[k].read(rows))
+        return self._arrange(self.tables.sites[k].read(rows))
 
-    def _arranged(self, values: Ints) -> Ints:
+    def _arrange(self, values: Ints) -> Ints:
         """Return the last axis, columns of the tables, in the order of the labels."""
         if self.source is self.tables.columns and self.tables.in_order:
             return values
-        placed = np.zeros((*values.shape[:-1], len(self.source)), np.int64)
-        held = self.source >= 0
-        placed[..., held] = values[..., self.source[held]]
-        return placed
+        in_order = np.zeros((*values.shape[:-1], len(self.source)), np.int64)
+        has_column = self.source >= 0
+        in_order[..., has_column] = values[..., self.source[has_column]]
+        return in_order
 
     def site_counts(self, contexts: Contexts) -> Floats:
-        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        return self.read(self.layout.found(contexts)).astype(np.float64)
+        """Return the row of raw counts that each site of each context reads: (m, S, L).
+
+        It is zeros where a site reads none.
+        """
+        return self.read(self.layout.find_rows(contexts)).astype(np.float64)
 
     def bounds(self, contexts: Contexts) -> tuple[Floats, Floats]:
-        """Return what the exact counts are at least, and at most: reserved rows are exact, buckets start at zero.
+        """Return what the exact counts are at least, and at most.
+
+        Reserved rows are exact, buckets start at zero.
 
         Shapes
         ------
         returned : (m, S, L), (m, S, L)
         """
-        rows = self.layout.found(contexts)
+        rows = self.layout.find_rows(contexts)
         high = self.read(rows).astype(np.float64)
         n_own, _ = self.layout.sizes
         return np.where((rows < n_own)[:, :, None], high, 0.0), high
@@ -130,22 +136,22 @@ FRACTION_BITS = 2
 """Scores are whole multiples of 2^-FRACTION_BITS counts."""
 
 
-def centred(counts: Array, n_reserved: int) -> Ints:
-    """Return fixed-point rows: reserved counts as they are, bucket counts centred and rounded to the nearest."""
+def centre_rows(counts: Array, n_reserved: int) -> Ints:
+    """Return fixed-point rows: reserved counts as they are, bucket counts centred."""
     exact = counts.astype(np.int64)
     rows = exact << FRACTION_BITS
     shared = exact[n_reserved:]
-    rows[n_reserved:] = centred_counts(shared, shared.sum(axis=0), len(shared))
+    rows[n_reserved:] = centre_counts(shared, shared.sum(axis=0), len(shared))
     return rows
 
 
-def centred_counts(shared: Ints, sums: Ints, buckets: int | Ints) -> Ints:
+def centre_counts(shared: Ints, sums: Ints, buckets: int | Ints) -> Ints:
     r"""Return bucket rows, centred by the sums over all buckets of their sites, in fixed point.
 
-    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
-    whole number, halves up. The product BT may need more than 64 bits, so it is computed as
-    :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53. A
-    single bucket tells nothing of any of its features: zero.
+    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)`
+    to the nearest whole number, halves up. The product BT may need more than 64 bits, so it is
+    computed as :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because
+    counts are below 2^53. A single bucket tells nothing of any of its features: zero.
     """
     others = np.maximum(buckets, 2) - 1
     doubled = (shared - sums) << (FRACTION_BITS + 1)
@@ -173,40 +179,47 @@ class PreviousTable:
     def table_of(self, raw: RawRows, weights: Floats, divisor: Floats | None) -> NativeTable | None:
         """Return the table of another version, or None where it has to be made of all rows.
 
-        That is so where labels came or went, counts became wider, weights changed, or most rows did.
+        That is so where labels came or went, counts became wider, weights changed, or most rows
+        did.
         """
-        if not np.array_equal(weights, self.weights) or not np.array_equal(raw.source, self.raw.source):
+        if not np.array_equal(weights, self.weights):
+            return None
+        if not np.array_equal(raw.source, self.raw.source):
             return None
         rows = []
         for k in range(len(weights)):
-            changed = self._changed(k, raw)
-            if changed is None:
+            site_rows = self._find_changes(k, raw)
+            if site_rows is None:
                 return None
-            rows.append(changed)
+            rows.append(site_rows)
         if 2 * sum(map(len, rows)) > raw.layout.first_rows[-1]:
             return None
-        values = [centred_site_rows(raw, k, part) for k, part in enumerate(rows)]
-        return self.table.replaced(rows, values, divisor)
+        values = [centre_site_rows(raw, k, part) for k, part in enumerate(rows)]
+        return self.table.replace_rows(rows, values, divisor)
 
-    def _changed(self, k: int, raw: RawRows) -> Ints | None:
-        """Return the rows of site k whose centred counts may differ, or None where the tables have another shape."""
-        mine, theirs = raw.tables.sites[k], self.raw.tables.sites[k]
-        if mine is theirs:
+    def _find_changes(self, k: int, raw: RawRows) -> Ints | None:
+        """Return which rows of site k may differ in fixed point, or None for another shape."""
+        table = raw.tables.sites[k]
+        table_before = self.raw.tables.sites[k]
+        if table is table_before:
             return np.empty(0, np.int64)
-        edited = mine.changed_rows(theirs)
+        edited = table.find_changes(table_before)
         if edited is None:
             return None
-        sums = raw.tables.shared_sums[k], self.raw.tables.shared_sums[k]
-        columns = np.flatnonzero(sums[0] != sums[1])
-        tables = zip((mine, theirs), sums, strict=True)
-        after, before = (
-            centred_counts(table.shared.columns(columns), part[columns], raw.layout.buckets[k])
-            for table, part in tables
+        # where the sum over buckets changed, the centring may change any bucket
+        sums = raw.tables.shared_sums[k]
+        sums_before = self.raw.tables.shared_sums[k]
+        columns = np.flatnonzero(sums != sums_before)
+        n_buckets = raw.layout.buckets[k]
+        after = centre_counts(table.shared.columns(columns), sums[columns], n_buckets)
+        before = centre_counts(
+            table_before.shared.columns(columns), sums_before[columns], n_buckets
         )
-        return np.union1d(edited, len(mine.own) + np.flatnonzero((after != before).any(axis=1)))
+        buckets = np.flatnonzero((after != before).any(axis=1))
+        return np.union1d(edited, len(table.own) + buckets)
 
 
-def centred_site_rows(raw: RawRows, k: int, rows: Ints) -> Ints:
+def centre_site_rows(raw: RawRows, k: int, rows: Ints) -> Ints:
     """Return some rows of one site in fixed point, those of buckets centred.
 
     Shapes
@@ -214,5 +227,5 @@ def centred_site_rows(raw: RawRows, k: int, rows: Ints) -> Ints:
     rows : (n,); returned : (n, L)
     """
     counts = raw.site_rows(k, rows)
-    shared = centred_counts(counts, raw.shared_sums[k], raw.layout.buckets[k])
+    shared = centre_counts(counts, raw.shared_sums[k], raw.layout.buckets[k])
     return np.where((rows >= len(raw.layout.own(k)))[:, None], shared, counts << FRACTION_BITS)

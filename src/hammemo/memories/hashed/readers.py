@@ -1,21 +1,23 @@
 r"""What answers queries for a hashed memory: fixed-point rows, gathered, added and compared.
 
-A bucket's count is centred (see :mod:`hammemo.memories.hashed.memory`) and rounded to quarters of a count. From there
-on everything is a sum of whole numbers. The same holds for the values of a rule (:mod:`hammemo.memories.row_rules`): it
-is applied to a row of raw counts and rounded to fixed point.
+A bucket's count is centred (see :mod:`hammemo.memories.hashed.memory`) and rounded to quarters of a
+count. From there on everything is a sum of whole numbers. The same holds for the values of a rule
+(:mod:`hammemo.memories.row_rules`): it is applied to a row of raw counts and rounded to fixed
+point.
 
 There are two ways to the same scores:
 
-- row by row: the rows that a query reads are fetched from the pages of the counts, and centred or put through the rule
-  then. A reader of a new version is ready at once, for it computes nothing beforehand; what the centring needs, the
-  sums over buckets, is kept up to date by the edits themselves;
-- compiled: all rows are computed once, and fast loops answer (:mod:`hammemo.memories.hashed.native_table`).
+- row by row: the rows that a query reads are fetched from the pages of the counts, and centred or
+  put through the rule then. A reader of a new version is ready at once, for it computes nothing
+  beforehand; what the centring needs, the sums over buckets, is kept up to date by the edits
+  themselves;
+- compiled: all rows are computed once, and fast loops answer
+  (:mod:`hammemo.memories.hashed.native_table`).
 
-Which is cheaper depends on how many queries come before the next edit, which is not known. So a reader goes row by row
-until that has cost about as much as compiling would, and compiles then: never more than twice the cost of the better
-way (:class:`~hammemo.memories.hashed.raw_rows.TableBudget`).
-
-Ranking by a rule (:mod:`hammemo.memories.row_rules`) from the rows of a hashed memory, in fixed point.
+Which is cheaper depends on how many queries come before the next edit, which is not known. So a
+reader goes row by row until that has cost about as much as compiling would, and compiles then:
+never more than twice the cost of the better way
+(:class:`~hammemo.memories.hashed.raw_rows.TableBudget`).
 """
 
 from __future__ import annotations
@@ -28,8 +30,15 @@ from hammemo._arrays.integers import narrow, object_array, row_pieces
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
-from hammemo.memories.hashed.raw_rows import FRACTION_BITS, PreviousTable, RawRows, TableBudget, centred, centred_counts
-from hammemo.memories.hashed.reserved import site_groups, stored_reserved
+from hammemo.memories.hashed.raw_rows import (
+    FRACTION_BITS,
+    PreviousTable,
+    RawRows,
+    TableBudget,
+    centre_counts,
+    centre_rows,
+)
+from hammemo.memories.hashed.reserved import read_reserved, site_groups
 from hammemo.memories.hashed.tables import SiteTable, Tables
 from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.memories.reader import Compiled
@@ -54,43 +63,52 @@ RULE_BITS = 12
 
 
 class FixedRows(NamedTuple):
-    """All rows of each site as whole numbers, what one is worth in a score, and the score that no row adds to."""
+    """All rows of each site as whole numbers."""
 
     rows: list[Array]
+
     step: float
+    """What one is worth in a score."""
+
     base: Array | None
+    """The score that no row adds to."""
 
 
 def rule_rows(raw: RawRows, rule: RowRule) -> FixedRows:
     """Return the values of a rule for all rows."""
-    rows: list[Array] = [_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
-    return FixedRows(rows, 2.0**-RULE_BITS, _fixed(rule.base))
+    rows: list[Array] = [_to_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
+    return FixedRows(rows, 2.0**-RULE_BITS, _to_fixed(rule.base))
 
 
 class HashedRanker(Ranker):
     """A rule applied to rows of raw counts and rounded to fixed point.
 
-    Every edit changes the labels' shares, and with them the values of every row, so no table of one version can become
-    that of the next: until a table is worth its making, the rule is applied to the rows that are read.
+    Every edit changes the labels' shares, and with them the values of every row, so no table of one
+    version can become that of the next: until a table is worth its making, the rule is applied to
+    the rows that are read.
     """
 
     def __init__(self, raw: RawRows, rule: RowRule, threads: int = 1) -> None:
-        n_sites, n_labels = len(rule.weights), len(rule.prior)
+        n_sites = len(rule.weights)
+        n_labels = len(rule.prior)
         super().__init__(n_labels, 2 * n_labels)
         self._raw = raw
         self._rule = rule
         self._threads = threads
-        self._width = (4 * len(rule.smoothing) + 4) * n_sites * n_labels  # numbers that a context needs on the way
-        self._base = _fixed(rule.base)
+        # numbers that a context needs on the way
+        self._width = (4 * len(rule.smoothing) + 4) * n_sites * n_labels
+        self._base = _to_fixed(rule.base)
         self._budget = TableBudget(raw.layout, n_labels)
 
     @cached_property
     def _table(self) -> NativeTable:
         """All rows, compiled."""
         rows, step, base = rule_rows(self._raw, self._rule)
-        return NativeTable(self._raw.layout, rows, np.ones(len(rows)), step, base=base, threads=self._threads)
+        weights = np.ones(len(rows))
+        return NativeTable(self._raw.layout, rows, weights, step, base=base, threads=self._threads)
 
     def _table_if_worth(self, contexts: Contexts) -> NativeTable | None:
+        """Return `_table`, or None while too little was asked to make it."""
         if "_table" not in vars(self) and not self._budget.is_spent(len(contexts)):
             return None
         return self._table
@@ -102,16 +120,16 @@ class HashedRanker(Ranker):
 
     def _row_scores(self, contexts: Contexts) -> Floats:
         """Return the scores row by row, in pieces that bound the memory needed."""
-        found = self._raw.layout.found
+        find_rows = self._raw.layout.find_rows
         if len(contexts) == 1:
-            return self._sums(self._values(found(contexts)))
+            return self._sums(self._values(find_rows(contexts)))
         pieces = row_pieces(len(contexts), self._width)
-        parts = [self._sums(self._values(found(contexts[piece]))) for piece in pieces]
+        parts = [self._sums(self._values(find_rows(contexts[piece]))) for piece in pieces]
         return np.concatenate(parts) if parts else np.zeros((0, self.n_labels))
 
     def _values(self, rows: Ints) -> NDArray[np.int32]:
-        """Return the rule's values of the rows that are read, in fixed point; zero where the row is -1: (m, S, L)."""
-        return _fixed(self._rule.values(self._raw.read(rows)))
+        """Return the rule's values of rows in fixed point, zero where the row is -1: (m, S, L)."""
+        return _to_fixed(self._rule.values(self._raw.read(rows)))
 
     def _sums(self, values: NDArray[np.int32]) -> Floats:
         totals = values.sum(axis=1, dtype=np.int64) + self._base
@@ -120,43 +138,76 @@ class HashedRanker(Ranker):
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         table = self._table_if_worth(contexts)
-        return np.asarray(self._row_scores(contexts).argmax(axis=1)) if table is None else table.winners(contexts)
+        if table is None:
+            return np.asarray(self._row_scores(contexts).argmax(axis=1))
+        return table.winners(contexts)
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        """Return the columns of the k highest scores, best first, equals in column order."""
         table = self._table_if_worth(contexts)
-        return top_columns(self._row_scores(contexts), k) if table is None else table.leaders(contexts, k)
+        if table is None:
+            return top_columns(self._row_scores(contexts), k)
+        return table.leaders(contexts, k)
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
+        """Return a way from one context of integers and strings to its winner.
+
+        It returns -1 where `winners` has to be asked.
+        """
         return self._table.single()
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with hard bounds.
+        """Return what each site adds to the scores of labels, with hard bounds.
 
-        The bounds are those of the rule's values, rounded as the values are: rounding keeps the order.
+        The bounds are those of the rule's values, rounded as the values are: rounding keeps the
+        order.
         """
-        rows = self._raw.layout.found(contexts)
+        rows = self._raw.layout.find_rows(contexts)
         values = self._values(rows)[:, :, columns].astype(np.float64)
         low, high = np.zeros((2, *values.shape))
         least, most = self._raw.bounds(contexts)
         for k, row in enumerate(rows.T):
-            held = row >= 0
-            bounds = self._rule.row_bounds(k, least[held, k], most[held, k])
-            known = (least[held, k] == most[held, k]).all(axis=1, keepdims=True)  # no bound is nearer than the value
-            low[held, k], high[held, k] = (np.where(known, values[held, k], _fixed(b)[:, columns]) for b in bounds)
+            has_row = row >= 0
+            least_counts = least[has_row, k]
+            most_counts = most[has_row, k]
+            low_values, high_values = self._rule.row_bounds(k, least_counts, most_counts)
+            # where the counts are exact, no bound is nearer than the value
+            is_exact = (least_counts == most_counts).all(axis=1, keepdims=True)
+            exact_values = values[has_row, k]
+            low[has_row, k] = np.where(is_exact, exact_values, _to_fixed(low_values)[:, columns])
+            high[has_row, k] = np.where(is_exact, exact_values, _to_fixed(high_values)[:, columns])
         scale = 2.0**RULE_BITS
-        return SiteScores(values / scale, low / scale, high / scale, base=self._base[columns] / scale)
+        return SiteScores(
+            values / scale, low / scale, high / scale, base=self._base[columns] / scale
+        )
 
 
-def _fixed(values: Floats) -> NDArray[np.int32]:
-    """Return the values in fixed point; what does not fit in 31 bits is cut, far beyond any sensible weight."""
+def _to_fixed(values: Floats) -> NDArray[np.int32]:
+    """Return the values in fixed point.
+
+    What does not fit in 31 bits is cut: that is far beyond any sensible weight.
+    """
     scaled = np.rint(values * 2.0**RULE_BITS)
     return np.minimum(np.maximum(scaled, -(2**30)), 2**30).astype(np.int32)
 
 
 _ROUNDING = 1e-12
-_COPYING = 0.125  # what copying a compiled table costs, as a share of computing all its rows
+"""By how much, relatively, bounds are widened where sums of floats may be rounded."""
+
+_COPYING = 0.125
+"""What copying a compiled table costs, as a share of computing all its rows."""
+
+
+class BoundTables(NamedTuple):
+    """Compiled tables that scores lie between, with the weights and divisors they are made for."""
+
+    signature: bytes
+
+    lower: NativeTable
+    """The counts in reserved rows alone."""
+
+    upper: NativeTable
+    """All counts."""
 
 
 class HashedTables(Compiled):
@@ -185,20 +236,25 @@ class HashedTables(Compiled):
         tables: Tables,
         source: Ints,
         frame: Frame,
+        *,
         threads: int = 1,
         previous: PreviousTable | None = None,
     ) -> None:
         super().__init__(frame, 2 * len(frame.labels))
-        if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
-            raise ValueError("The memory holds 2^53 examples or more: fixed-point scores have room for fewer.")
+        # so no sum over a column is larger
+        if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
+            raise ValueError(
+                "The memory holds 2^53 examples or more: fixed-point scores have room for fewer."
+            )
         self._threads = threads
         self.layout = layout
         self._raw = RawRows(layout, tables, source)
         self._previous = previous
-        self._budget = TableBudget(layout, len(frame.labels), 1.0 if previous is None else _COPYING)
+        share = 1.0 if previous is None else _COPYING
+        self._budget = TableBudget(layout, len(frame.labels), share)
         self._bound_budget = TableBudget(layout, len(frame.labels))
         self._score_table: tuple[bytes, PreviousTable] | None = None
-        self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
+        self._bound_tables: BoundTables | None = None
 
     def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the centred counts."""
@@ -213,42 +269,53 @@ class HashedTables(Compiled):
         return table.winners(contexts)
 
     def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        """Return the columns of the k highest scores, best first, equals in column order."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
             return top_columns(self._row_scores(contexts, weights) / divisor, k)
         return table.leaders(contexts, k)
 
     def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
-        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
+        """Return a way from one context of integers and strings to its winner.
+
+        It returns -1 where `winners` has to be asked.
+        """
         return self._table(weights, divisor).single()
 
     def site_counts(self, contexts: Contexts) -> Floats:
-        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        """Return the row of raw counts that each site of each context reads: (m, S, L).
+
+        It is zeros where a site reads none.
+        """
         return self._raw.site_counts(contexts)
 
     def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
-        values = self._centred_rows(self.layout.found(contexts))[:, :, columns] / 2**FRACTION_BITS
+        """Return what each site adds to the scores of labels, with hard bounds."""
+        values = (
+            self._read_centred(self.layout.find_rows(contexts))[:, :, columns] / 2**FRACTION_BITS
+        )
         low, high = self._raw.bounds(contexts)
         scale = weights[:, None]
         return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
 
     def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it at a compared position: 1, 0, or -1.
+        """Return whether a stored example holds each token where it is compared: 1, 0, or -1.
 
-        A reserved row that has counts proves that it was, empty rows at every compared position that it was not.
-        Positions that are compared as part of a tuple only leave it open.
+        A reserved row that has counts proves that it was, empty rows at every compared position
+        that it was not. Positions that are compared as part of a tuple only leave it open.
         """
         sites = self.layout.sites
         single = [k for k, site in enumerate(sites.positions) if len(site) == 1]
         if not len(tokens) or not single:
             return np.full(len(tokens), -1, np.int8)
         everywhere = Contexts(np.repeat(object_array(tokens)[:, None], sites.h, axis=1))
-        low, high = (part[:, single].any(axis=(1, 2)) for part in self._raw.bounds(everywhere))
+        low, high = self._raw.bounds(everywhere)
+        is_proven = low[:, single].any(axis=(1, 2))
+        is_possible = high[:, single].any(axis=(1, 2))
         compared = {r for site in sites.positions for r in site}
-        covered = compared == {sites.positions[k][0] for k in single}
-        return np.where(low, 1, np.where(high | (not covered), -1, 0)).astype(np.int8)
+        if compared != {sites.positions[k][0] for k in single}:
+            is_possible = np.full(len(tokens), True)
+        return np.where(is_proven, 1, np.where(is_possible, -1, 0)).astype(np.int8)
 
     def with_rule(self, rule: RowRule) -> HashedRanker:
         """Return what ranks labels by this rule."""
@@ -256,58 +323,73 @@ class HashedTables(Compiled):
 
     def _row_scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the scores row by row, in pieces that bound the memory needed."""
+        find_rows = self.layout.find_rows
         if len(contexts) == 1:
-            return self._found_sums(self.layout.found(contexts), weights)
+            return self._sum_rows(find_rows(contexts), weights)
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._found_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
+        parts = [self._sum_rows(find_rows(contexts[piece]), weights) for piece in pieces]
         return np.concatenate([np.empty((0, len(self.labels))), *parts])
 
-    def _found_sums(self, rows: Ints, weights: Floats) -> Floats:
+    def _sum_rows(self, rows: Ints, weights: Floats) -> Floats:
         """Return what `_sums` does, by the compiled loop where it can be used."""
         if self.layout.compiled is None or "_centred" in vars(self):
             return self._sums(rows, weights)
-        counts, sums, out = self._raw.read(rows), self._raw.shared_sums, np.empty((len(rows), len(self.labels)))
-        weights = np.ascontiguousarray(weights, np.float64)
+        out = np.empty((len(rows), len(self.labels)))
         self.layout.compiled.centred_sums(
-            rows=rows, counts=counts, shared_sums=sums, weights=weights, out=out, scale=2.0**-FRACTION_BITS
+            rows=rows,
+            counts=self._raw.read(rows),
+            shared_sums=self._raw.shared_sums,
+            weights=np.ascontiguousarray(weights, np.float64),
+            out=out,
+            scale=2.0**-FRACTION_BITS,
         )
         return out
 
     def _sums(self, rows: Ints, weights: Floats) -> Floats:
-        weighted = weights[:, None] * self._centred_rows(rows)
+        """Return the weighted sums of centred rows."""
+        weighted = weights[:, None] * self._read_centred(rows)
         return np.asarray(in_order(weighted) / 2**FRACTION_BITS)
 
     def bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
         """Return what the exact weighted counts are at least, and at most."""
-        made = self._bounds_if_worth(contexts, weights, None)
-        low, high = self._row_bounds(contexts, weights) if made is None else (part.scores(contexts) for part in made)
-        if not whole(weights) or high.max(initial=0) >= 2**53:  # the exact classifier may round in another order
-            low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
+        tables = self._bounds_if_worth(contexts, weights, None)
+        if tables is None:
+            low, high = self._row_bounds(contexts, weights)
+        else:
+            low = tables.lower.scores(contexts)
+            high = tables.upper.scores(contexts)
+        if not whole(weights) or high.max(initial=0) >= 2**53:
+            # the exact classifier may round in another order
+            low = low * (1 - _ROUNDING)
+            high = high * (1 + _ROUNDING)
         return low, high
 
     def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner."""
-        made = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
-        if made is None:
+        tables = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
+        if tables is None:
             return super().proven(contexts, weights, divisor, answers)
-        lower, upper = made
-        return lower.proves(upper, contexts, answers)
+        return tables.lower.proves(tables.upper, contexts, answers)
 
     def _row_bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
-        """Return the weighted counts of reserved rows alone, and of all rows, by NumPy, in pieces of bounded size."""
-        pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._bound_sums(self.layout.found(contexts[piece]), weights) for piece in pieces]
-        if not parts:
-            return np.zeros((0, len(self.labels))), np.zeros((0, len(self.labels)))
-        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
-        return low, high
+        """Return the weighted counts of reserved rows alone, and of all rows, by NumPy."""
+        lows = [np.zeros((0, len(self.labels)))]
+        highs = [np.zeros((0, len(self.labels)))]
+        # in pieces that bound the memory needed
+        for piece in row_pieces(len(contexts), 4 * len(weights) * len(self.labels)):
+            low, high = self._bound_sums(self.layout.find_rows(contexts[piece]), weights)
+            lows.append(low)
+            highs.append(high)
+        return np.concatenate(lows), np.concatenate(highs)
 
     def _bound_sums(self, rows: Ints, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the weighted counts of the reserved ones among rows, and of all."""
         weighted = weights[:, None] * self._raw.read(rows)
         n_own, _ = self.layout.sizes
-        return in_order(np.where((rows < n_own)[:, :, None], weighted, 0.0)), in_order(weighted)
+        reserved = np.where((rows < n_own)[:, :, None], weighted, 0.0)
+        return in_order(reserved), in_order(weighted)
 
-    def fixed_rows(self, rule: RowRule | None) -> FixedRows:
+    def integer_rows(self, rule: RowRule | None) -> FixedRows:
         """Return all rows as whole numbers: centred counts, or the values of a rule."""
         if rule is None:
             return FixedRows(self._centred, 2.0**-FRACTION_BITS, None)
@@ -316,58 +398,72 @@ class HashedTables(Compiled):
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
-        return {**tables, **{name: part for name, part in self.layout.reserved.arrays().items() if len(part)}}
+        reserved = {name: part for name, part in self.layout.reserved.arrays().items() if len(part)}
+        return {**tables, **reserved}
 
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `from_packed` needs: the counts, and the layout without its secret."""
         layout = self.layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
-        return {**tables, **layout.reserved.arrays()}, {
+        description = {
             "buckets": one_if_equal(layout.buckets),
             "seed": layout.seed,
             "key": secret_digest(layout.key),
         }
+        return {**tables, **layout.reserved.arrays()}, description
 
     @classmethod
     def from_packed(
-        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,
     ) -> HashedTables:
         """Return the compiled form with these arrays, checked: undo `pack`."""
         buckets: Any = description.get("buckets")
         seed = description.get("seed")
         if set(description) != {"buckets", "seed", "key"} or type(seed) is not int:
             raise ValueError("the hashed tables are not described by buckets, seed and key")
-        if any(type(n) is not int or not 1 <= n < 2**31 for n in (buckets if type(buckets) is list else [buckets])):
-            raise ValueError("the buckets of the hashed tables are not one positive number, or one a site")
+        listed_buckets = buckets if type(buckets) is list else [buckets]
+        if any(type(n) is not int or not 1 <= n < 2**31 for n in listed_buckets):
+            raise ValueError(
+                "the buckets of the hashed tables are not one positive number, or one a site"
+            )
         groups = site_groups(frame.sites)
         numbers = per_site(buckets, len(groups))
         secret = key if description["key"] else None
-        reserved = stored_reserved(stored, frame.sites, seed, secret, [2**31] * (max(groups) + 1))
-        counts = [
-            stored.whole_numbers(
-                f"counts.{k}", (len(reserved.hashes[group]) + n, len(frame.labels)), below=MAX_EXAMPLES
-            )
-            for k, (group, n) in enumerate(zip(groups, numbers, strict=True))
-        ]
-        for k, part in enumerate([] if stored.trusted else counts):
-            if (part.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
-                raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
-        n_own = [len(reserved.hashes[group]) for group in groups]
-        tables = tuple(SiteTable.of(part[:n], part[n:]) for n, part in zip(n_own, counts, strict=True))
-        every = np.arange(len(frame.labels))
-        layout = RowLayout(frame.sites, seed, secret, buckets, reserved)
-        return cls(layout, Tables(tables, every), every, frame)
+        no_limit = [2**31] * (max(groups) + 1)
+        reserved = read_reserved(stored, frame.sites, seed=seed, key=secret, most=no_limit)
+        n_labels = len(frame.labels)
+        tables = []
+        for k, (group, n_buckets) in enumerate(zip(groups, numbers, strict=True)):
+            n_own = len(reserved.hashes[group])
+            shape = (n_own + n_buckets, n_labels)
+            counts = stored.whole_numbers(f"counts.{k}", shape, below=MAX_EXAMPLES)
+            if not stored.trusted:
+                _check_totals(k, counts, frame)
+            tables.append(SiteTable.of(counts[:n_own], counts[n_own:]))
+        every = np.arange(n_labels)
+        layout = RowLayout(
+            sites=frame.sites, seed=seed, key=secret, buckets=buckets, reserved=reserved
+        )
+        return cls(layout, Tables(tuple(tables), every), every, frame)
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_previous": None, "_score_table": None, "_bound_tables": None}
-        return {**vars(self), **made_again}
+        no_caches = {"_previous": None, "_score_table": None, "_bound_tables": None}
+        return {**vars(self), **no_caches}
 
     @cached_property
     def _centred(self) -> list[Ints]:
-        return [centred(counts, len(self.layout.own(k))) for k, counts in enumerate(self._raw.counts)]
+        """All rows of each site in fixed point."""
+        return [
+            centre_rows(counts, len(self.layout.own(k)))
+            for k, counts in enumerate(self._raw.counts)
+        ]
 
-    def _centred_rows(self, rows: Ints) -> Ints:
-        """Return the fixed-point row that each site of each context reads, zeros where the row is -1.
+    def _read_centred(self, rows: Ints) -> Ints:
+        """Return the fixed-point row that each site of each context reads, else zeros.
 
         Shapes
         ------
@@ -378,65 +474,96 @@ class HashedTables(Compiled):
             for k, (table, row) in enumerate(zip(self._centred, rows.T, strict=True)):
                 values[row >= 0, k] = table[row[row >= 0]]
             return values
-        counts, (n_own, buckets) = self._raw.read(rows), self.layout.sizes
-        shared = centred_counts(counts, self._raw.shared_sums, buckets)
+        counts = self._raw.read(rows)
+        (n_own, buckets) = self.layout.sizes
+        shared = centre_counts(counts, self._raw.shared_sums, buckets)
         return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
-    def _table_if_worth(self, contexts: Contexts, weights: Floats, divisor: Divisor | None) -> NativeTable | None:
-        """Return `_table`, or None while too little was asked to make one: a model may change after each query."""
+    def _table_if_worth(
+        self, contexts: Contexts, weights: Floats, divisor: Divisor | None
+    ) -> NativeTable | None:
+        """Return `_table`, or None while too little was asked to make one.
+
+        A model may change after each query.
+        """
         if self._score_table is None and not self._budget.is_spent(len(contexts)):
             return None
         return self._table(weights, divisor)
 
     def _bounds_if_worth(
         self, contexts: Contexts, weights: Floats, divisor: Divisor | None
-    ) -> tuple[NativeTable, NativeTable] | None:
-        """Return `_tables_of_bounds`, or None while they are not worth it, or where NumPy would answer."""
+    ) -> BoundTables | None:
+        """Return `_tables_of_bounds`, or None where it is not worth it or NumPy would answer."""
         if self._bound_tables is None and not self._bound_budget.is_spent(len(contexts)):
             return None
-        lower, upper = self._tables_of_bounds(weights, divisor)
-        return (lower, upper) if lower.is_compiled and upper.is_compiled else None
+        tables = self._tables_of_bounds(weights, divisor)
+        return tables if tables.lower.is_compiled and tables.upper.is_compiled else None
 
     def _table(self, weights: Floats, divisor: Divisor | None) -> NativeTable:
-        """Return the table of centred counts for these weights; the one that was asked for last is kept."""
-        divisors = _needed(divisor, weights, len(self.labels))
+        """Return the table of centred counts for these weights.
+
+        The one that was asked for last is kept; one at a time: they are large.
+        """
+        divisors = _divisor_if_needed(divisor, weights, len(self.labels))
         signature = _signature(weights, divisors)
-        made = self._score_table
-        if made is None or made[0] != signature:  # one at a time: they are large
-            previous = self._previous
-            table = None if previous is None else previous.table_of(self._raw, weights, divisors)
-            if table is None:
-                table = self._made(self._centred, weights, divisors, 2.0**-FRACTION_BITS)
-            raw = RawRows(self.layout, self._raw.tables, self._raw.source)  # without what this reader puts together
-            made = self._score_table = (signature, PreviousTable(raw, weights, table))
-            self._previous = None  # what came before is no longer needed
-        return made[1].table
+        last = self._score_table
+        if last is not None and last[0] == signature:
+            return last[1].table
+        previous = self._previous
+        table = None if previous is None else previous.table_of(self._raw, weights, divisors)
+        if table is None:
+            table = self._make_table(self._centred, weights, divisors, step=2.0**-FRACTION_BITS)
+        # without the whole arrays that this reader puts together
+        raw = RawRows(self.layout, self._raw.tables, self._raw.source)
+        self._score_table = (signature, PreviousTable(raw, weights, table))
+        self._previous = None  # what came before is no longer needed
+        return table
 
     def latest(self) -> PreviousTable | None:
-        """Return what a later version can make its compiled table from: this version, or the one before."""
-        made = self._score_table
-        return self._previous if made is None else made[1]
+        """Return what a later version can make its compiled table from.
 
-    def _tables_of_bounds(self, weights: Floats, divisor: Divisor | None) -> tuple[NativeTable, NativeTable]:
+        It is this version, or the one before.
+        """
+        if self._score_table is None:
+            return self._previous
+        return self._score_table[1]
+
+    def _tables_of_bounds(self, weights: Floats, divisor: Divisor | None) -> BoundTables:
         """Return the tables of the counts in reserved rows alone, and of all counts."""
-        divisors = _needed(divisor, weights, len(self.labels))
+        divisors = _divisor_if_needed(divisor, weights, len(self.labels))
         signature = _signature(weights, divisors)
-        made = self._bound_tables
-        if made is None or made[0] != signature:
-            upper = [counts.astype(np.int64) for counts in self._raw.counts]
-            lower = [counts.copy() for counts in upper]
-            for k, counts in enumerate(lower):
-                counts[len(self.layout.own(k)) :] = 0
-            tables = [self._made(part, weights, divisors, 1.0) for part in (lower, upper)]
-            made = self._bound_tables = (signature, tables[0], tables[1])
-        return made[1], made[2]
+        last = self._bound_tables
+        if last is not None and last.signature == signature:
+            return last
+        upper = [counts.astype(np.int64) for counts in self._raw.counts]
+        lower = [counts.copy() for counts in upper]
+        for k, counts in enumerate(lower):
+            counts[len(self.layout.own(k)) :] = 0
+        tables = BoundTables(
+            signature,
+            lower=self._make_table(lower, weights, divisors, step=1.0),
+            upper=self._make_table(upper, weights, divisors, step=1.0),
+        )
+        self._bound_tables = tables
+        return tables
 
-    def _made(self, rows: list[Ints], weights: Floats, divisor: Floats | None, step: float) -> NativeTable:
+    def _make_table(
+        self, rows: list[Ints], weights: Floats, divisor: Floats | None, *, step: float
+    ) -> NativeTable:
+        """Return rows compiled with these weights."""
         return NativeTable(self.layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 
+def _check_totals(k: int, counts: Array, frame: Frame) -> None:
+    """Refuse rows of site k that count more examples than there are."""
+    if (counts.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
+        raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
+
+
 def in_order(terms: Floats) -> Floats:
-    """Return the sums over sites, added one after another: the order that the last bit of a float depends on.
+    """Return the sums over sites, added one after another.
+
+    The last bit of a float depends on the order.
 
     Shapes
     ------
@@ -445,8 +572,11 @@ def in_order(terms: Floats) -> Floats:
     return np.asarray(np.add.accumulate(terms, axis=1)[:, -1])
 
 
-def _needed(divisor: Divisor | None, weights: Floats, n_labels: int) -> Floats | None:
-    """Return one divisor a label, or None where it changes no comparison: all labels share it, and sums are whole.
+def _divisor_if_needed(divisor: Divisor | None, weights: Floats, n_labels: int) -> Floats | None:
+    """Return one divisor a label, or None where it changes no comparison.
+
+    It changes none where all labels share it, and sums are whole. Quotients of other sums may be
+    equal where the sums are not.
 
     Quotients of other sums may be equal where the sums are not.
     """
@@ -459,9 +589,12 @@ def _needed(divisor: Divisor | None, weights: Floats, n_labels: int) -> Floats |
 
 
 def _signature(weights: Floats, divisor: Floats | None) -> bytes:
+    """Return bytes that differ where a table has other weights or divisors."""
     return weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
 
 
 def _narrow_signed(values: Ints) -> Array:
-    highest, lowest = (int(values.max()), int(values.min())) if values.size else (0, 0)
+    """Return whole numbers in the narrowest signed type."""
+    highest = int(values.max(initial=0))
+    lowest = int(values.min(initial=0))
     return values.astype(np.min_scalar_type(min(lowest, -highest - 1)))

@@ -1,24 +1,21 @@
 """The counts of every site of a hashed memory, in one version, and which column each label has.
 
-Nothing here changes: an edit makes other tables, which share the pages that it does not touch. Beside the counts there
-are two sums over rows, label by label, that edits keep up to date:
+Nothing here changes: an edit makes other tables, which share the pages that it does not touch.
 
-- `totals`, over all rows of a site: what an example adds to no row, where it holds no token, still counts among the
-  label's examples, so this sum may never exceed them;
-- `shared_sums`, over the buckets of a site: the centring needs them (:mod:`hammemo.memories.hashed.readers`).
+- `PagedRows` are rows of counts, as narrow as the counts allow, in pages. An edit of a few cells
+  copies the pages that hold them and shares the others. An edit of many cells makes one new table,
+  whose pages are views of it.
+- `SiteTable` has the counts of one site: rows of reserved features, then buckets.
+- `Tables` has those of all sites and, beside them, two sums over rows, label by label, that edits
+  keep up to date. `totals` are over all rows of a site: what an example adds to no row, where it
+  holds no token, still counts among the label's examples, so this sum may never exceed them.
+  `shared_sums` are over the buckets of a site: the centring needs them
+  (:mod:`hammemo.memories.hashed.readers`).
 
-Labels are given columns as they come, and there are spare columns, all zeros. So a new label takes one of those and
-most of the time copies nothing, and a label whose last example goes leaves a column of zeros: a spare one. What is
-written to files, and what readers show, has labels in canonical order.
-
-The counts of one site of a hashed memory: rows of reserved features, then buckets.
-
-A table never changes: an edit makes another one, which shares the pages that it does not touch.
-
-Rows of counts that never change: as narrow as the counts allow, in pages, so that versions share most of them.
-
-An edit of a few cells copies the pages that hold them and shares the others. An edit of many cells makes one new table,
-whose pages are views of it.
+Labels are given columns as they come, and there are spare columns, all zeros. So a new label takes
+one of those and most of the time copies nothing, and a label whose last example goes leaves a
+column of zeros: a spare one. What is written to files, and what readers show, has labels in
+canonical order.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from hammemo.memories.label_counts import LabelCounts
 
 PAGE_BYTES = 2**12
-"""What a page takes at the most, if it has more than one row: small enough to be copied in a microsecond."""
+"""Most bytes of a page of more than one row: it is copied in about a microsecond."""
 
 
 class PagedRows:
@@ -71,7 +68,9 @@ class PagedRows:
         if pages is None:
             assert self._whole is not None
             step = self._page_rows
-            pages = self._pages = tuple(self._whole[start : start + step] for start in range(0, len(self), step))
+            pages = self._pages = tuple(
+                self._whole[start : start + step] for start in range(0, len(self), step)
+            )
         return pages
 
     def whole(self) -> Array:
@@ -87,28 +86,37 @@ class PagedRows:
         return self.pages[page][place]  # type: ignore[no-any-return]
 
     def rows(self, rows: Ints) -> Array:
-        """Return some rows as one array; a version whose pages were never put together is read page by page."""
+        """Return some rows as one array.
+
+        A version whose pages were never put together is read page by page.
+        """
         if self._whole is None and len(rows) < len(self.pages):
-            return np.array([self.row(row) for row in rows.tolist()], self.dtype).reshape(len(rows), self.shape[1])
+            parts = [self.row(row) for row in rows.tolist()]
+            return np.array(parts, self.dtype).reshape(len(rows), self.shape[1])
         return np.asarray(self.whole()[rows])
 
     def columns(self, columns: Ints) -> Ints:
         """Return some columns of all rows."""
-        parts = [part[:, columns] for part in (self.pages if self._whole is None else (self._whole,))]
+        parts = [part[:, columns] for part in self._parts()]
         return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
 
-    def changed_rows(self, before: PagedRows) -> Ints | None:
-        """Return which rows differ from those of another version, or None where its pages are of another shape.
+    def _parts(self) -> tuple[Array, ...]:
+        """Return all rows in order: as one array if there is one, else the pages."""
+        return self.pages if self._whole is None else (self._whole,)
+
+    def find_changes(self, before: PagedRows) -> Ints | None:
+        """Return which rows differ from another version's, or None for pages of another shape.
 
         Pages that both versions share are equal, so only the others are compared.
         """
         if (self.shape, self.dtype) != (before.shape, before.dtype):
             return None
-        changed = [np.empty(0, np.int64)]
-        for page, (mine, theirs) in enumerate(zip(self.pages, before.pages, strict=True)):
-            if mine is not theirs:
-                changed.append(page * self._page_rows + np.flatnonzero((mine != theirs).any(axis=1)))
-        return np.concatenate(changed)
+        rows = [np.empty(0, np.int64)]
+        for number, (page, page_before) in enumerate(zip(self.pages, before.pages, strict=True)):
+            if page is not page_before:
+                differs = (page != page_before).any(axis=1)
+                rows.append(number * self._page_rows + np.flatnonzero(differs))
+        return np.concatenate(rows)
 
     def at(self, rows: Ints, columns: Ints) -> Ints:
         """Return the counts of some cells."""
@@ -128,47 +136,55 @@ class PagedRows:
         needed = np.min_scalar_type(int(totals.max()))
         wider = needed.itemsize > self.dtype.itemsize
         if wider or len(rows) * self._page_rows > len(self):  # most pages would be copied
-            changed = self.whole().astype(needed if wider else self.dtype)
-            changed[rows, columns] = totals
-            return PagedRows(changed)
+            whole = self.whole().astype(needed if wider else self.dtype)
+            whole[rows, columns] = totals
+            return PagedRows(whole)
         pages = list(self.pages)
         for page, mask in self._by_page(rows):
             pages[page] = pages[page].copy()
             pages[page][rows[mask] - page * self._page_rows, columns[mask]] = totals[mask]
-        return self._of_pages(tuple(pages))
+        return self._with_pages(tuple(pages))
 
     def plus_one(self, row: int, column: int, count: int) -> PagedRows:
-        """Return the rows with a count added to one cell, or raise `NotStoredError` where it would become negative."""
-        page, place = divmod(row, self._page_rows)
+        """Return the rows with a count added to one cell.
+
+        `NotStoredError` says that it would become negative.
+        """
+        number, place = divmod(row, self._page_rows)
         pages = self.pages
-        changed = pages[page].copy()
-        total = int(changed[place, column]) + count
+        page = pages[number].copy()
+        total = int(page[place, column]) + count
         if total < 0:
             raise never_stored()
-        if total >> 8 * changed.itemsize:
+        if total >> 8 * page.itemsize:  # it needs a wider type
             return self.plus(np.array([row]), np.array([column]), np.array([count]))
-        changed[place, column] = total
-        return self._of_pages((*pages[:page], changed, *pages[page + 1 :]))
+        page[place, column] = total
+        return self._with_pages((*pages[:number], page, *pages[number + 1 :]))
 
-    def arranged(self, source: Ints) -> PagedRows:
+    def arrange(self, source: Ints) -> PagedRows:
         """Return the columns `source`, where -1 stands for a new one of zeros."""
-        placed = np.zeros((len(self), len(source)), self.dtype)
-        self.copy_to(placed, source)
-        return PagedRows(placed)
+        rows = np.zeros((len(self), len(source)), self.dtype)
+        self.copy_to(rows, source)
+        return PagedRows(rows)
 
     def copy_to(self, out: Array, source: Ints) -> None:
-        """Write the columns `source` of all rows into an array of zeros, where -1 stands for one that stays zero."""
-        held = np.flatnonzero(source >= 0)
-        there, here = column_index(held, len(source)), column_index(source[held], self.shape[1])
+        """Write the columns `source` of all rows into an array of zeros; -1 stays zero."""
+        in_use = np.flatnonzero(source >= 0)
+        to_columns = column_index(in_use, len(source))
+        from_columns = column_index(source[in_use], self.shape[1])
         first = 0
-        for part in self.pages if self._whole is None else (self._whole,):
-            out[first : first + len(part), there] = part[:, here]
+        for part in self._parts():
+            out[first : first + len(part), to_columns] = part[:, from_columns]
             first += len(part)
 
-    def _of_pages(self, pages: tuple[Array, ...]) -> PagedRows:
+    def _with_pages(self, pages: tuple[Array, ...]) -> PagedRows:
+        """Return rows of the same shape with other pages; `__init__` would need one array."""
         rows = object.__new__(PagedRows)
-        rows.shape, rows.dtype, rows._page_rows = self.shape, self.dtype, self._page_rows
-        rows._whole, rows._pages = None, pages
+        rows.shape = self.shape
+        rows.dtype = self.dtype
+        rows._page_rows = self._page_rows
+        rows._whole = None
+        rows._pages = pages
         return rows
 
     def _by_page(self, rows: Ints) -> Iterator[tuple[int, Any]]:
@@ -182,8 +198,13 @@ class PagedRows:
 
 
 def column_index(columns: Ints, width: int) -> Ints | slice:
-    """Return an index of these columns among `width`; all of them in order, the usual case, need no copy."""
-    return slice(None) if len(columns) == width and (columns == np.arange(width)).all() else columns
+    """Return an index of these columns among `width`.
+
+    All of them in order, the usual case, need no copy.
+    """
+    if len(columns) == width and (columns == np.arange(width)).all():
+        return slice(None)
+    return columns
 
 
 class SiteTable:
@@ -191,14 +212,14 @@ class SiteTable:
 
     __slots__ = ("own", "shared")
 
-    def __init__(self, own: PagedRows, shared: PagedRows) -> None:
-        self.own = own
+    def __init__(self, reserved: PagedRows, shared: PagedRows) -> None:
+        self.own = reserved
         self.shared = shared
 
     @classmethod
-    def of(cls, own: Array, shared: Array) -> SiteTable:
+    def of(cls, reserved: Array, shared: Array) -> SiteTable:
         """Return the table with these rows."""
-        return cls(PagedRows(own), PagedRows(shared))
+        return cls(PagedRows(reserved), PagedRows(shared))
 
     @classmethod
     def empty(cls, reserved: int, buckets: int) -> SiteTable:
@@ -210,9 +231,10 @@ class SiteTable:
         """How many rows there are."""
         return len(self.own) + len(self.shared)
 
-    def stacked(self, source: Ints) -> Array:
+    def stack(self, source: Ints) -> Array:
         """Return the columns `source` of all rows as one new array, where -1 stands for zeros."""
-        rows = np.zeros((self.n_rows, len(source)), np.promote_types(self.own.dtype, self.shared.dtype))
+        dtype = np.promote_types(self.own.dtype, self.shared.dtype)
+        rows = np.zeros((self.n_rows, len(source)), dtype)
         self.own.copy_to(rows[: len(self.own)], source)
         self.shared.copy_to(rows[len(self.own) :], source)
         return rows
@@ -230,10 +252,13 @@ class SiteTable:
         counts[~is_own] = self.shared.rows(rows[~is_own] - len(self.own))
         return counts
 
-    def changed_rows(self, before: SiteTable) -> Ints | None:
-        """Return which rows differ from those of another version, or None where its tables have another shape."""
-        own, shared = self.own.changed_rows(before.own), self.shared.changed_rows(before.shared)
-        return None if own is None or shared is None else np.concatenate([own, shared + len(self.own)])
+    def find_changes(self, before: SiteTable) -> Ints | None:
+        """Return which rows differ from those of another version, or None for another shape."""
+        own_rows = self.own.find_changes(before.own)
+        shared_rows = self.shared.find_changes(before.shared)
+        if own_rows is None or shared_rows is None:
+            return None
+        return np.concatenate([own_rows, shared_rows + len(self.own)])
 
     def at(self, rows: Ints, columns: Ints) -> Ints:
         """Return the counts of some cells."""
@@ -243,67 +268,92 @@ class SiteTable:
         counts[~is_own] = self.shared.at(rows[~is_own] - len(self.own), columns[~is_own])
         return counts
 
-    def plus(self, rows: Ints, columns: Ints, counts: Ints) -> SiteTable:
+    def plus(self, cells: Cells) -> SiteTable:
         """Return the table with counts added to distinct cells."""
+        rows, columns, counts = cells
         is_own = rows < len(self.own)
-        return SiteTable(
-            self.own.plus(rows[is_own], columns[is_own], counts[is_own]),
-            self.shared.plus(rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own]),
-        )
+        is_shared = ~is_own
+        reserved = self.own.plus(rows[is_own], columns[is_own], counts[is_own])
+        buckets = rows[is_shared] - len(self.own)
+        shared = self.shared.plus(buckets, columns[is_shared], counts[is_shared])
+        return SiteTable(reserved, shared)
 
     def plus_one(self, row: int, column: int, count: int) -> SiteTable:
-        """Return the table with a count added to one cell: what `plus` does, for single examples."""
+        """Return the table with a count added to one cell, for single examples."""
         n_own = len(self.own)
         if row < n_own:
             return SiteTable(self.own.plus_one(row, column, count), self.shared)
         return SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
 
-    def covers(self, other: SiteTable, mine: Ints, theirs: Ints) -> bool:
-        """Return whether no count of another table's columns `theirs` is larger than that in the column `mine` here."""
-        parts = ((self.own, other.own), (self.shared, other.shared))
-        here, there = column_index(mine, self.own.shape[1]), column_index(theirs, other.own.shape[1])
-        return all(bool((part.whole()[:, here] >= taken.whole()[:, there]).all()) for part, taken in parts)
-
-    def merged(self, other: SiteTable, mine: Ints, theirs: Ints, sign: int) -> SiteTable:
-        """Return the sum with another table, whose columns `theirs` stand at `mine` here; or the difference."""
-        return SiteTable(
-            _merged(self.own, other.own, mine, theirs, sign), _merged(self.shared, other.shared, mine, theirs, sign)
+    def covers(self, other: SiteTable, columns: Ints, other_columns: Ints) -> bool:
+        """Return whether no count in another table's columns is larger than that in these here."""
+        columns_here = column_index(columns, self.own.shape[1])
+        columns_there = column_index(other_columns, other.own.shape[1])
+        pairs = ((self.own, other.own), (self.shared, other.shared))
+        return all(
+            bool((rows.whole()[:, columns_here] >= other_rows.whole()[:, columns_there]).all())
+            for rows, other_rows in pairs
         )
 
-    def arranged(self, source: Ints) -> SiteTable:
+    def merge(
+        self, other: SiteTable, columns: Ints, other_columns: Ints, *, sign: int
+    ) -> SiteTable:
+        """Return the sum with another table, or the difference.
+
+        The columns `other_columns` there are `columns` here.
+        """
+        return SiteTable(
+            _merge_rows(self.own, other.own, columns, other_columns, sign=sign),
+            _merge_rows(self.shared, other.shared, columns, other_columns, sign=sign),
+        )
+
+    def arrange(self, source: Ints) -> SiteTable:
         """Return the columns `source`, where -1 stands for a new one."""
-        return SiteTable(self.own.arranged(source), self.shared.arranged(source))
+        return SiteTable(self.own.arrange(source), self.shared.arrange(source))
 
 
-def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_labels: LabelCounts) -> SiteTable:
+def read_table(
+    stored: StoredArrays, k: int, reserved: int, buckets: int, *, all_labels: LabelCounts
+) -> SiteTable:
     """Return the table of site k, checked, with columns for the labels that have examples."""
-    n_labels, held = len(all_labels.labels), all_labels.counts > 0
-    own = stored.whole_numbers(f"own.{k}", (reserved, n_labels), below=MAX_EXAMPLES)
+    n_labels = len(all_labels.labels)
+    reserved_rows = stored.whole_numbers(f"own.{k}", (reserved, n_labels), below=MAX_EXAMPLES)
     shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
     if not stored.trusted:
-        totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
+        totals = reserved_rows.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
         if (totals > all_labels.counts).any():
-            raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
-    return SiteTable.of(own, shared) if held.all() else SiteTable.of(own[:, held], shared[:, held])
+            raise ValueError(
+                f"the tables of site {k} count more examples of a label than the label has"
+            )
+    has_examples = all_labels.counts > 0
+    if has_examples.all():
+        return SiteTable.of(reserved_rows, shared)
+    return SiteTable.of(reserved_rows[:, has_examples], shared[:, has_examples])
 
 
-def _merged(part: PagedRows, other: PagedRows, mine: Ints, theirs: Ints, sign: int) -> PagedRows:
-    if not other.shape[0] or not len(theirs):
-        return part
-    here, added = column_index(mine, part.shape[1]), other.whole()[:, column_index(theirs, other.shape[1])]
-    needed = part.dtype
+def _merge_rows(
+    rows: PagedRows, other: PagedRows, columns: Ints, other_columns: Ints, *, sign: int
+) -> PagedRows:
+    """Return the sum of rows, or the difference, which must not be negative."""
+    if not other.shape[0] or not len(other_columns):
+        return rows
+    columns_here = column_index(columns, rows.shape[1])
+    counts = other.whole()[:, column_index(other_columns, other.shape[1])]
+    dtype = rows.dtype
     if sign > 0:
-        largest = np.min_scalar_type(int(part.whole().max()) + int(added.max()))  # holds every sum
-        needed = largest if largest.itemsize > needed.itemsize else needed
-    changed = part.whole().astype(needed)
+        largest = np.min_scalar_type(int(rows.whole().max()) + int(counts.max()))  # of every sum
+        if largest.itemsize > dtype.itemsize:
+            dtype = largest
+    total = rows.whole().astype(dtype)
     if sign > 0:
-        changed[:, here] += added.astype(needed, copy=False)
+        total[:, columns_here] += counts.astype(dtype, copy=False)
     else:
-        changed[:, here] -= added.astype(needed, copy=False)
-    return PagedRows(changed)
+        total[:, columns_here] -= counts.astype(dtype, copy=False)
+    return PagedRows(total)
 
 
-_SPARE = 4  # columns for which one more is made when columns run out
+_LABELS_A_SPARE = 4
+"""Labels for which there is one more column when columns run out."""
 
 
 class Tables(Cached):
@@ -332,9 +382,15 @@ class Tables(Cached):
 
     @cached_property
     def totals(self) -> Ints:
-        """The sum of each column over all rows of each site: (S, width). A mapped file is not read for them before."""
-        own = [table.own.whole().sum(axis=0, dtype=np.int64) for table in self.sites]
-        return np.array(own, np.int64).reshape(len(self.sites), self.width) + self.shared_sums
+        """The sum of each column over all rows of each site: (S, width).
+
+        A mapped file is not read for them before they are needed.
+        """
+        reserved_sums = [table.own.whole().sum(axis=0, dtype=np.int64) for table in self.sites]
+        return (
+            np.array(reserved_sums, np.int64).reshape(len(self.sites), self.width)
+            + self.shared_sums
+        )
 
     @cached_property
     def shared_sums(self) -> Ints:
@@ -350,125 +406,158 @@ class Tables(Cached):
         rows : (m, S); returned : (m, S, width)
         """
         if len(rows) == 1:
-            none, pairs = np.zeros(self.width, np.int64), zip(self.sites, rows[0].tolist(), strict=True)
-            parts = [none if row < 0 else table.row(row) for table, row in pairs]
-            return np.concatenate(parts, dtype=np.int64, casting="unsafe").reshape(1, len(parts), self.width)
+            return self._read_one(rows[0].tolist())
         read = np.zeros((*rows.shape, self.width), np.int64)
         for k, (table, column) in enumerate(zip(self.sites, rows.T, strict=True)):
-            held = column >= 0
-            read[held, k] = table.read(column[held])
+            has_row = column >= 0
+            read[has_row, k] = table.read(column[has_row])
         return read
+
+    def _read_one(self, rows: list[int]) -> Ints:
+        """Return what `read` does, for the rows of one context."""
+        none = np.zeros(self.width, np.int64)
+        parts = [
+            none if row < 0 else table.row(row) for table, row in zip(self.sites, rows, strict=True)
+        ]
+        read = np.concatenate(parts, dtype=np.int64, casting="unsafe")
+        return read.reshape(1, len(parts), self.width)
 
     def plus(self, cells: Sequence[Cells]) -> Tables:
         """Return the tables with counts added to distinct cells of each site."""
-        sites = tuple(table.plus(*part) for table, part in zip(self.sites, cells, strict=True))
-        return self._with_sums(
-            sites,
-            lambda k: self._column_sums(*cells[k][1:]),
-            lambda k: self._column_sums(*(part[cells[k][0] >= len(self.sites[k].own)] for part in cells[k][1:])),
-        )
+        pairs = list(zip(self.sites, cells, strict=True))
+        tables = Tables(tuple(table.plus(part) for table, part in pairs), self.columns)
+        # sums that are known here are kept up to date
+        if "totals" in vars(self):
+            added = [self._column_sums(part.columns, part.counts) for part in cells]
+            vars(tables)["totals"] = self.totals + added
+        if "shared_sums" in vars(self):
+            added = []
+            for table, part in pairs:
+                is_bucket = part.rows >= len(table.own)
+                added.append(self._column_sums(part.columns[is_bucket], part.counts[is_bucket]))
+            vars(tables)["shared_sums"] = self.shared_sums + added
+        return tables
 
     def _column_sums(self, columns: Ints, counts: Ints) -> Ints:
-        return np.bincount(columns, counts, self.width).astype(np.int64)  # exact: counts sum below 2^53
-
-    def _with_sums(self, sites: tuple[SiteTable, ...], added: Any, added_to_buckets: Any) -> Tables:
-        """Return other tables with the sums that are known here, and what is added to each site's."""
-        changed = Tables(sites, self.columns)
-        for name, more in (("totals", added), ("shared_sums", added_to_buckets)):
-            if name in vars(self):
-                vars(changed)[name] = vars(self)[name] + [more(k) for k in range(len(sites))]
-        return changed
+        # exact in doubles: counts sum below 2^53
+        return np.bincount(columns, counts, self.width).astype(np.int64)
 
     def plus_one(self, rows: list[int], column: int, count: int) -> Tables:
-        """Return the tables with a count, which may be negative, added to one cell of each site, none where row is -1.
+        """Return the tables with a count added to one cell of each site, none where row is -1.
 
-        Raises `NotStoredError` where a cell would become negative.
+        The count may be negative. `NotStoredError` says that a cell would become negative.
         """
-        pairs = zip(self.sites, rows, strict=True)
-        sites = tuple([table if row < 0 else table.plus_one(row, column, count) for table, row in pairs])
-        changed = Tables(sites, self.columns)
-        if "in_order" in vars(self):
-            vars(changed)["in_order"] = self.in_order
-        if "totals" in vars(self):
-            held = [k for k, row in enumerate(rows) if row >= 0]
-            vars(changed)["totals"] = _plus_at(self.totals, held, column, count)
-        if "shared_sums" in vars(self):
-            held = [k for k, (table, row) in enumerate(zip(self.sites, rows, strict=True)) if row >= len(table.own)]
-            vars(changed)["shared_sums"] = _plus_at(self.shared_sums, held, column, count)
-        return changed
+        pairs = list(zip(self.sites, rows, strict=True))
+        # from a list: a generator takes longer, and this is done for each single row
+        sites = tuple(
+            [table if row < 0 else table.plus_one(row, column, count) for table, row in pairs]
+        )
+        tables = Tables(sites, self.columns)
+        caches = vars(self)
+        if "in_order" in caches:
+            vars(tables)["in_order"] = self.in_order
+        if "totals" in caches:
+            changed_sites = [k for k, row in enumerate(rows) if row >= 0]
+            vars(tables)["totals"] = _plus_at(self.totals, changed_sites, column, count)
+        if "shared_sums" in caches:
+            changed_sites = [k for k, (table, row) in enumerate(pairs) if row >= len(table.own)]
+            vars(tables)["shared_sums"] = _plus_at(self.shared_sums, changed_sites, column, count)
+        return tables
 
     def leaves(self, rows: list[int], column: int, count: int, examples_left: int) -> bool:
-        """Return whether, without a count in one cell of each site (no cell: row -1), no sum exceeds what is left.
+        """Return whether, without a count in one cell of each site, no sum exceeds what is left.
 
-        It would where an example is removed that holds no token here, and none like it was stored.
+        Row -1 is no cell. A sum would exceed it where an example is removed that holds no token
+        here, and none like it was stored.
         """
         totals = self.totals[:, column].tolist()
-        return all(total - (count if row >= 0 else 0) <= examples_left for total, row in zip(totals, rows, strict=True))
+        return all(
+            total - (count if row >= 0 else 0) <= examples_left
+            for total, row in zip(totals, rows, strict=True)
+        )
 
     def covers(self, cells: Sequence[Cells], examples_left: Ints) -> bool:
-        """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
+        """Return whether these counts can be removed from distinct cells.
 
-        The second would happen where an example is removed that holds no token here, and none like it was stored.
+        They can where cells hold at least as much and, without it, no label has more at a site than
+        examples are left. The second fails where an example is removed that holds no token here,
+        and none like it was stored.
 
         Parameters
         ----------
-        cells : sequence of (rows, columns, counts)
+        cells : sequence of Cells, one a site
         examples_left : ndarray of shape (width,)
             The examples that the label of each column keeps.
         """
-        for k, (table, (rows, columns, counts)) in enumerate(zip(self.sites, cells, strict=True)):
-            if (table.at(rows, columns) < counts).any():
+        for k, (table, part) in enumerate(zip(self.sites, cells, strict=True)):
+            if (table.at(part.rows, part.columns) < part.counts).any():
                 return False
-            if (self.totals[k] - self._column_sums(columns, counts) > examples_left).any():
+            sums_left = self.totals[k] - self._column_sums(part.columns, part.counts)
+            if (sums_left > examples_left).any():
                 return False
         return True
 
-    def covers_tables(self, other: Tables, mine: Ints, examples_left: Ints) -> bool:
-        """Return what `covers` does for all of other tables, whose labels have the columns `mine` here."""
-        left = self.totals.copy()
-        left[:, mine] -= other.totals[:, other.columns]
-        pairs = zip(self.sites, other.sites, strict=True)
-        return not (left > examples_left).any() and all(a.covers(b, mine, other.columns) for a, b in pairs)
+    def covers_tables(self, other: Tables, columns: Ints, examples_left: Ints) -> bool:
+        """Return what `covers` does for all of other tables.
 
-    def merged(self, other: Tables, mine: Ints, sign: int) -> Tables:
-        """Return the sum with tables whose labels have the columns `mine` here; or the difference, if it is covered."""
-        pairs = zip(self.sites, other.sites, strict=True)
-        return Tables(tuple(a.merged(b, mine, other.columns, sign) for a, b in pairs), self.columns)
-
-    def placed(self, ranks: Ints) -> Tables:
-        """Return tables for other labels: `ranks` has the rank that each had among those before, -1 for a new one.
-
-        New labels take spare columns; those of labels that are no longer there must be zeros.
+        Their labels have these columns here.
         """
-        kept = ranks >= 0
+        sums_left = self.totals.copy()
+        sums_left[:, columns] -= other.totals[:, other.columns]
+        if (sums_left > examples_left).any():
+            return False
+        pairs = zip(self.sites, other.sites, strict=True)
+        return all(table.covers(part, columns, other.columns) for table, part in pairs)
+
+    def merge(self, other: Tables, columns: Ints, sign: int) -> Tables:
+        """Return the sum with other tables or, if it is covered, the difference.
+
+        Their labels have these columns here.
+        """
+        pairs = zip(self.sites, other.sites, strict=True)
+        sites = tuple(table.merge(part, columns, other.columns, sign=sign) for table, part in pairs)
+        return Tables(sites, self.columns)
+
+    def place(self, ranks: Ints) -> Tables:
+        """Return tables for other labels.
+
+        `ranks` has the rank that each had among those before, -1 for a new one. New labels take
+        spare columns; those of labels that are no longer there must be zeros.
+        """
+        stays = ranks >= 0
         columns = np.full(len(ranks), -1, np.int64)
-        columns[kept] = self.columns[ranks[kept]]
+        columns[stays] = self.columns[ranks[stays]]
         spare = np.setdiff1d(np.arange(self.width), columns)
-        n_new = len(ranks) - int(kept.sum())
+        n_new = len(ranks) - int(stays.sum())
         if 2 * len(ranks) < self.width or n_new > len(spare):
             return self._with_room(columns, growing=self.width > 0 and n_new > len(spare))
-        columns[~kept] = spare[:n_new]
-        return self._with_known_sums(Tables(self.sites, columns), slice(None))
+        columns[~stays] = spare[:n_new]
+        return self._copy_sums(Tables(self.sites, columns), slice(None))
 
     def _with_room(self, columns: Ints, *, growing: bool) -> Tables:
-        """Return tables whose columns are these, then spare ones: a part of all where labels keep coming."""
-        n_spare = len(columns) // _SPARE + 1 if growing else 0
+        """Return tables whose columns are these, then spare ones where labels keep coming."""
+        n_spare = len(columns) // _LABELS_A_SPARE + 1 if growing else 0
         source = np.concatenate([columns, np.full(n_spare, -1, np.int64)])
-        changed = Tables(tuple(table.arranged(source) for table in self.sites), np.arange(len(columns)))
-        return self._with_known_sums(changed, source)
+        sites = tuple(table.arrange(source) for table in self.sites)
+        return self._copy_sums(Tables(sites, np.arange(len(columns))), source)
 
-    def _with_known_sums(self, changed: Tables, source: Ints | slice) -> Tables:
+    def _copy_sums(self, tables: Tables, source: Ints | slice) -> Tables:
+        """Give other tables the sums that are known here, in the columns `source`; -1 is zero."""
         for name in ("totals", "shared_sums"):
             sums = vars(self).get(name)
-            if sums is not None:
-                wider = np.concatenate([sums, np.zeros((len(sums), 1), np.int64)], axis=1)  # -1 reads the last column
-                vars(changed)[name] = sums if isinstance(source, slice) else np.ascontiguousarray(wider[:, source])
-        return changed
+            if sums is None:
+                continue
+            if not isinstance(source, slice):
+                no_column = np.zeros((len(sums), 1), np.int64)  # -1 reads the last column
+                sums = np.ascontiguousarray(np.concatenate([sums, no_column], axis=1)[:, source])
+            vars(tables)[name] = sums
+        return tables
 
 
 def _plus_at(sums: Ints, sites: list[int], column: int, count: int) -> Ints:
-    changed = sums.copy()
-    one = changed[:, column]
+    """Return sums with a count added in one column, at some sites."""
+    total = sums.copy()
+    of_column = total[:, column]
     for k in sites:  # for a few of them faster than an index
-        one[k] += count
-    return changed
+        of_column[k] += count
+    return total

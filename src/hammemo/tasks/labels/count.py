@@ -88,7 +88,7 @@ def open_memory(plan: LabelPlan, kept: Kept | None) -> Memory:
 
 def settle(memory: Memory, layout: Layout, kept: Kept) -> Memory:
     """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
-    if not memory.undecided():
+    if not memory.list_undecided():
         return memory.snapshot()
     return add_batches(memory, layout, kept.batches()).empty_like()
 

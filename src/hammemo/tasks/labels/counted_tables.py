@@ -100,7 +100,7 @@ def room_for_rows(
         columns.kinds is not None
         or vote.fits_weights
         or isinstance(kernel, AutoSites)
-        or memory.open(kernel.resolve(columns.n), seed).undecided()
+        or memory.open(kernel.resolve(columns.n), seed).list_undecided()
     ):
         raise ValueError(
             "Engines choose from the rows that a model keeps, and this one keeps none: use keep=True, and "
