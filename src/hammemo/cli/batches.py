@@ -209,7 +209,8 @@ def numbers_of(model: Learner, kinds: str, types: Any) -> Iterator[None]:
         yield
     finally:
         model.set_params(numeric=said)
-    take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+    if not model.state.columns.packed:  # packed rows are numbers, whose kinds are not decided again
+        take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
 
 
 def _types_of(X: Array, kinds: str) -> Any:
