@@ -369,10 +369,10 @@ def _stored_bounds(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, list) or any(type(end) not in (float, type(None)) for end in value):
-        raise ValueError(f"{_shortened(value)} is not a pair of numbers")
+        raise ValueError(f"bounds={_shortened(value)} is not a pair of numbers")
     bounds = Bounds.from_parameter(value).parameter
     if bounds is None or list(bounds) != value:
-        raise ValueError(f"{_shortened(value)} is not in canonical form")
+        raise ValueError(f"bounds={_shortened(value)} is not in canonical form")
     return bounds
 
 
