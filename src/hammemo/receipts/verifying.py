@@ -213,7 +213,7 @@ def check_documents(
     fresh.random_state = model.memory_.seed
     fresh.fit_stream(documents, h, **cut)
     fresh.random_state = model.random_state
-    take_state(fresh, fresh.state.but(label_dtype=model.label_dtype_))
+    take_state(fresh, fresh.state.but(target_dtype=model.label_dtype_))
     return _check(model, fresh, lambda counted: counted.partial_fit_stream(documents, h, **cut))
 
 
