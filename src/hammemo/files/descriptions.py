@@ -320,6 +320,8 @@ class Restorer:
 
     def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:
         if value == {"secret": True} and name == getattr(cls, "secret", None):
+            if self.key is None:
+                raise ValueError("it says that there is a secret key, and nothing stored uses one")
             return self.key
         if (given := self._given(cls, name, value)) is not None:
             return given
