@@ -34,13 +34,13 @@ def learn_one(
         state = admit(settings, state, [list(context)], choose_again=False)
     context = read_row(settings, state, context)
     target, target_dtype = task.read_target(settings, state, target, 1)
+    store = state.store
+    if store is not None:
+        store = store.changed_one(context, target, 1)
     try:
         memory = task.count_one(state, context, target, 1)
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, Examples.of([context], [target]), choose_again=True)
-    store = state.store
-    if store is not None:
-        store = store.changed_one(context, target, 1)
     after = state.but(memory=memory, target_dtype=target_dtype, store=store)
     if task.is_choice_due_at_once(after):
         return choose_again_by_rows(settings, after)

@@ -150,17 +150,13 @@ def choose(
 def choose_by_first_rows(
     settings: ModelSettings, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int
 ) -> LabelPlan:
-    """Return the plan for what is learnt in pieces: nothing can be chosen from examples that are still to come.
-
-    The ranges of numbers come from the first piece.
-    """
+    """Return the plan for what is learned in pieces: the first one cuts numbers, and nothing else can be chosen yet."""
     if settings.kernel_is_automatic:
         refuse_many_names(columns.letters)
     chosen = _Chosen.begun(settings, n_labels)
     if columns.kinds is not None and batch is not None:
-        first = batch.examples
-        narrowing = _narrowing(settings, columns, first, seed, with_scores=False)
-        first = first if narrowing is None else narrowing.learn(first)
+        narrowing = _narrowing(settings, columns, batch.examples, seed, with_scores=False)
+        first = batch.examples if narrowing is None else narrowing.learn(batch.examples)
         is_cell = settings.missing != "empty"
         cells = chosen_cells(columns.kinds, first, 0, missing_is_cell=is_cell, trees=False, narrowing=narrowing)
         chosen = replace(chosen, cells=cells)

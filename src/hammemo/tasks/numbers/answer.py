@@ -34,7 +34,7 @@ def answering(state: NumberState) -> NumberAnswers:
     return cached[1]
 
 
-class _Remembered(NamedTuple):
+class _ResultOfRows(NamedTuple):
     """A result, and what it was made of beside the memory."""
 
     vote: NumberVote
@@ -48,9 +48,9 @@ def remember(state: NumberState, name: str, make: Callable[[NumberState], T]) ->
     The result is kept with the memory, under this name: a state hands its attributes on to the next one.
     """
     cache = vars(state.memory)
-    cached: _Remembered | None = cache.get(name)
+    cached: _ResultOfRows | None = cache.get(name)
     if cached is None or cached.vote is not state.vote or cached.store is not state.store:
-        cached = _Remembered(state.vote, state.store, make(state))
+        cached = _ResultOfRows(state.vote, state.store, make(state))
         cache[name] = cached
     result: T = cached.result
     return result
