@@ -243,7 +243,7 @@ void run_128(Step step, const Pass& pass, size_t row, const double* from, double
 }
 const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512dq");
-auto choose_run() {
+auto choose_run() noexcept {
     if (HAS_512) {
         return run_512;
     }

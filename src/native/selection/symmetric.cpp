@@ -135,7 +135,7 @@ const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports
                      __builtin_cpu_supports("avx512dq");
 const bool HAS_256 = __builtin_cpu_supports("avx2");
 template <class Function>
-Function choose_by_processor(Function with_512, Function with_256, Function with_128) {
+Function choose_by_processor(Function with_512, Function with_256, Function with_128) noexcept {
     if (HAS_512) {
         return with_512;
     }
