@@ -13,16 +13,16 @@ namespace hammemo {
 
 // 2^64 divided by the golden ratio, odd: its multiples lie far apart in 64 bits. SplitMix64 counts
 // in such steps.
-constexpr uint64_t GOLDEN_STEP = 0x9E3779B97F4A7C15ull;
+constexpr uint64_t GOLDEN_STEP = 0x9E3779B97F4A7C15ULL;
 
 // The factor of `scramble`, and its inverse modulo 2^64.
-constexpr uint64_t SCRAMBLER = 0xD6E8FEB86659FD93ull;
-constexpr uint64_t UNSCRAMBLER = 0xCFEE444D8B59A89Bull;
+constexpr uint64_t SCRAMBLER = 0xD6E8FEB86659FD93ULL;
+constexpr uint64_t UNSCRAMBLER = 0xCFEE444D8B59A89BULL;
 
 // The finaliser of SplitMix64, an invertible map; tokens/hashing.py has the same one.
 static inline uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
     return x ^ (x >> 31);
 }
 
@@ -47,9 +47,9 @@ static inline uint64_t unscramble(uint64_t x) {
 // The same for 32 bits, invertible too.
 static inline uint32_t scramble(uint32_t x) {
     x ^= x >> 16;
-    x *= 0x7FEB352Du;
+    x *= 0x7FEB352DU;
     x ^= x >> 15;
-    x *= 0x846CA68Bu;
+    x *= 0x846CA68BU;
     return x ^ (x >> 16);
 }
 
@@ -61,11 +61,11 @@ static inline uint64_t rotate_left(uint64_t x, int bits) {
 // the same one. With `wide` not null, SipHash-2-4-128: the lower half is returned, the upper half
 // written there.
 static inline uint64_t siphash(uint64_t word, uint64_t k0, uint64_t k1, uint64_t* wide = nullptr) {
-    uint64_t v0 = k0 ^ 0x736F6D6570736575ull;
-    uint64_t v1 = k1 ^ 0x646F72616E646F6Dull ^ (wide ? 0xEE : 0);
-    uint64_t v2 = k0 ^ 0x6C7967656E657261ull;
-    uint64_t v3 = k1 ^ 0x7465646279746573ull;
-    const uint64_t blocks[2] = {word, 8ull << 56};
+    uint64_t v0 = k0 ^ 0x736F6D6570736575ULL;
+    uint64_t v1 = k1 ^ 0x646F72616E646F6DULL ^ (wide ? 0xEE : 0);
+    uint64_t v2 = k0 ^ 0x6C7967656E657261ULL;
+    uint64_t v3 = k1 ^ 0x7465646279746573ULL;
+    const uint64_t blocks[2] = {word, 8ULL << 56};
     uint64_t low = 0;
     for (int step = 0; step < (wide ? 4 : 3); ++step) {
         const int rounds = step < 2 ? 2 : 4;

@@ -184,7 +184,7 @@ def fresh_python(folder: Path) -> Path:
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files belong to the project")
 def test_the_source_distribution_holds_every_file(source: Path) -> None:
     """What is built from it is then what is built from the clone, as the wheel of ``.ci/run`` is."""
-    left_out = (".ci/", ".github/", ".pre-commit-config.yaml", ".gitignore")
+    left_out = (".ci/", ".github/", ".pre-commit-config.yaml", ".gitignore", ".clang-format", ".clang-tidy")
     tracked = [name for name in run("git", "ls-files", "-z").split("\0") if name and not name.startswith(left_out)]
     with tarfile.open(source) as archive:
         held = {member.name.split("/", 1)[-1]: archive.extractfile(member) for member in archive if member.isfile()}

@@ -151,7 +151,7 @@ Table make_table(const Layout& layout,
     require_aligned(divisor);
     require(values.ndim() == 2 && values.shape(0) == layout.view().empty_row,
             "the table has one row a bucket");
-    require(values.shape(1) > 0 && values.shape(1) <= (1u << 24),
+    require(values.shape(1) > 0 && values.shape(1) <= (1U << 24),
             "the number of labels is out of range");
     const bool integers = values.dtype() == nb::dtype<int64_t>();
     require(integers || values.dtype() == nb::dtype<double>(),
@@ -429,7 +429,7 @@ uint32_t check_cells(const LayoutView& layout, const OutputMatrix<uint32_t>& cel
     require_aligned(cells);
     require(cells.shape(0) == size_t{layout.empty_row} + 1,
             "the cells have one row a bucket and one for empty sites");
-    require(cells.shape(1) > 0 && cells.shape(1) <= (1u << 24),
+    require(cells.shape(1) > 0 && cells.shape(1) <= (1U << 24),
             "the number of labels is out of range");
     return static_cast<uint32_t>(cells.shape(1));
 }
@@ -616,9 +616,5 @@ void bind_hashed(nb::module_& m) {
         .def("replaced", &replace_rows, array("rows"), array("values"), array("divisor").none())
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
-        .def_prop_ro("sum_bits", [](const Table& table) {
-            return table.view().sum == Number::INT16   ? 16
-                   : table.view().sum == Number::INT32 ? 32
-                                                       : 64;
-        });
+        .def_prop_ro("sum_bits", [](const Table& table) { return 8 * bytes_of(table.view().sum); });
 }

@@ -28,7 +28,7 @@ Finder::Finder(std::vector<uint64_t> ascending, std::vector<uint32_t> numbers)
     const size_t n = sorted_.size();
     if (sorted_numbers_.empty()) {
         sorted_numbers_.resize(n);
-        std::iota(sorted_numbers_.begin(), sorted_numbers_.end(), 0u);
+        std::iota(sorted_numbers_.begin(), sorted_numbers_.end(), 0U);
     }
     require(sorted_numbers_.size() == n, "one number for each hash");
     // More room makes displacements easier to find; words chosen to defeat them are searched by
@@ -62,7 +62,7 @@ bool Finder::place(size_t slots) {
         members[next[sorted_[i] & (groups - 1)]++] = static_cast<uint32_t>(i);
     }
     const auto size_of = [&](uint32_t group) { return starts[group + 1] - starts[group]; };
-    std::iota(order.begin(), order.end(), 0u);
+    std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
         return size_of(a) > size_of(b);
     });

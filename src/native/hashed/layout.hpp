@@ -70,7 +70,7 @@ struct FinderView {
     // reserved.
     uint64_t probe(uint64_t hash) const {
         const uint32_t slot = slot_of(hash, displacements[hash & group_mask], slots);
-        const uint64_t is_here = 0ull - static_cast<uint64_t>(words[slot] == hash);
+        const uint64_t is_here = 0ULL - static_cast<uint64_t>(words[slot] == hash);
         return (uint64_t{numbers[slot]} << 1 & is_here) | ((hash | 1) & ~is_here);
     }
 

@@ -7,6 +7,17 @@ namespace hammemo {
 
 enum class Number { INT16, INT32, FLOAT64 };
 
+static inline size_t bytes_of(Number number) {
+    switch (number) {
+        case Number::INT16:
+            return 2;
+        case Number::INT32:
+            return 4;
+        default:
+            return 8;
+    }
+}
+
 // Rows of scores, ready to be gathered and added: row i starts at values + i * stride.
 struct TableView {
     const void* values;

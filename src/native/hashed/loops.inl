@@ -75,9 +75,8 @@ void look_up_ranks(const LayoutView& layout,
         const auto place = static_cast<uint32_t>(present ? load_once(source.places + rank) : -1);
         out.present[i] = present;
         out.hashes[i] = hash;
-        out.words[i] = !present                  ? ABSENT
-                       : place < layout.n_places ? uint64_t{place} << 1
-                                                 : hash | 1;
+        const uint64_t word = place < layout.n_places ? uint64_t{place} << 1 : hash | 1;
+        out.words[i] = present ? word : ABSENT;
     }
 }
 
@@ -89,7 +88,8 @@ void tokens(const LayoutView& layout,
             bool alone,
             const Tokens& out) {
     if (source.kind == Source::RANKS) {
-        return look_up_ranks(layout, source, first, stride, n, out);
+        look_up_ranks(layout, source, first, stride, n, out);
+        return;
     }
     load_integers(source, first, stride, n, out.hashes, out.present);
     if (layout.checks) {
@@ -223,11 +223,13 @@ void site_rows(const LayoutView& layout,
                uint32_t* rows) {
     if (site.n_positions > 1) {
         tuple_words(layout, site, by_hash, tokens, step, n, features);
-        return place(layout, site, features.words, n, rows);
+        place(layout, site, features.words, n, rows);
+        return;
     }
     const size_t at = layout.positions[site.first_position] * step;
     if (by_hash || !layout.single_words) {
-        return place(layout, site, tokens.words + at, n, rows);
+        place(layout, site, tokens.words + at, n, rows);
+        return;
     }
     single_words(layout, tokens.words + at, tokens.hashes + at, n, features.words);
     place(layout, site, features.words, n, rows);

@@ -11,7 +11,7 @@ template <class RowType, class SumType>
 struct Vector;
 
 inline int first_set(int mask) {
-    return __builtin_ctzll(static_cast<uint32_t>(mask) | 1ull << 63);
+    return __builtin_ctzll(static_cast<uint32_t>(mask) | 1ULL << 63);
 }
 inline __m256i load(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));

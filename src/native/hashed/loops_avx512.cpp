@@ -10,7 +10,7 @@ template <class RowType, class SumType>
 struct Vector;
 
 inline __mmask8 first_lanes(size_t n) {
-    return n >= 8 ? 0xFF : static_cast<__mmask8>((1u << n) - 1);
+    return n >= 8 ? 0xFF : static_cast<__mmask8>((1U << n) - 1);
 }
 inline __m512i all(uint64_t word) {
     return _mm512_set1_epi64(static_cast<int64_t>(word));
@@ -121,7 +121,7 @@ bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* w
 }
 
 inline int first_set(uint64_t mask) {
-    return __builtin_ctzll(mask | 1ull << 63);
+    return __builtin_ctzll(mask | 1ULL << 63);
 }
 
 template <>

@@ -25,8 +25,8 @@ inline uint32_t row_of(const LayoutView& layout,
                        uint64_t word,
                        uint64_t multiplier,
                        uint32_t first_row) {
-    const uint32_t shared = 0u - static_cast<uint32_t>(word & 1);
-    const uint32_t has_token = 0u - static_cast<uint32_t>(word != ABSENT);
+    const uint32_t shared = 0U - static_cast<uint32_t>(word & 1);
+    const uint32_t has_token = 0U - static_cast<uint32_t>(word != ABSENT);
     const uint32_t bucket = site.n_own + scale_down(word * multiplier, site.buckets);
     const uint32_t row =
         first_row + ((static_cast<uint32_t>(word >> 1) & ~shared) | (bucket & shared));

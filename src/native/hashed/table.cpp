@@ -14,6 +14,7 @@ namespace hammemo {
 namespace {
 
 constexpr size_t ALIGNMENT = 64;
+constexpr size_t WIDEST_VECTOR = 64;  // bytes: of AVX-512
 
 // Call work(begin, end) on contiguous parts of [0, m), on as many threads as are asked for and
 // worth it.
@@ -87,6 +88,17 @@ std::vector<int64_t> row_offsets(const int64_t* values,
     return offsets;
 }
 
+double number_at(const void* numbers, Number kind, size_t place) {
+    switch (kind) {
+        case Number::INT16:
+            return static_cast<const int16_t*>(numbers)[place];
+        case Number::INT32:
+            return static_cast<const int32_t*>(numbers)[place];
+        default:
+            return static_cast<const double*>(numbers)[place];
+    }
+}
+
 // The largest absolute value that a sum of one row from each site can reach, also on the way;
 // `at(row, c)` is a number of at most 32 bits or the result is above 32 bits. With 2,048 sites at
 // most, 64 bits hold it.
@@ -139,7 +151,7 @@ Table::Table(std::shared_ptr<const LayoutOwner> layout,
              double scale,
              const Loops& loops)
     : layout_(std::move(layout)), divisor_(std::move(divisor)), loops_(loops) {
-    if (n_labels == 0 || n_labels > (1u << 24)) {
+    if (n_labels == 0 || n_labels > (1U << 24)) {
         throw std::invalid_argument("the number of labels is out of range");
     }
     if (!divisor_.empty() && divisor_.size() != n_labels) {
@@ -224,9 +236,7 @@ Table::Table(const Table& before,
 template <class Row>
 Row* Table::copy_from(const Table& before) {
     const size_t size = (size_t{layout_->view().empty_row} + 1) * view_.stride * sizeof(Row);
-    const size_t base_size = view_.stride * (view_.sum == Number::INT16   ? 2
-                                             : view_.sum == Number::INT32 ? 4
-                                                                          : 8);
+    const size_t base_size = view_.stride * bytes_of(view_.sum);
     std::byte* values = allocate_aligned(bytes_, size);
     std::memcpy(values, before.view_.values, size);
     std::byte* base = allocate_aligned(base_, base_size);
@@ -283,7 +293,7 @@ bool Table::fill(const Input* numbers) {
     const size_t rows = size_t{layout_->view().empty_row} + 1;
     const size_t n_labels = view_.n_labels;
     offsets_.resize(rows, 0);
-    const size_t lanes = view_.sum == Number::INT16 ? 32 : view_.sum == Number::INT32 ? 16 : 8;
+    const size_t lanes = WIDEST_VECTOR / bytes_of(view_.sum);
     view_.stride = static_cast<uint32_t>((n_labels + lanes - 1) / lanes * lanes);
     auto* values =
         reinterpret_cast<Row*>(allocate_aligned(bytes_, rows * view_.stride * sizeof(Row)));
@@ -346,10 +356,8 @@ void Table::context_scores(const BlockRows& rows, size_t i, void* sums, double* 
         offset += offsets_[rows.rows[i * rows.context_step + k * rows.site_step]];
     }
     for (uint32_t c = 0; c < view_.n_labels; ++c) {
-        const double shifted = view_.sum == Number::INT16   ? static_cast<const int16_t*>(sums)[c]
-                               : view_.sum == Number::INT32 ? static_cast<const int32_t*>(sums)[c]
-                                                            : static_cast<const double*>(sums)[c];
-        // exact: whole numbers, or an offset of zero.
+        const double shifted = number_at(sums, view_.sum, c);
+        // Exact: whole numbers, or an offset of zero.
         const double sum = shifted + static_cast<double>(offset);
         out[c] = view_.divisor ? sum * view_.scale / view_.divisor[c] : sum * view_.scale;
     }
@@ -361,10 +369,7 @@ double Table::context_score(const BlockRows& rows, size_t i, uint32_t column) co
     for (uint32_t k = 0; k < layout_->view().n_sites; ++k) {
         const size_t row = rows.rows[i * rows.context_step + k * rows.site_step];
         const size_t cell = row * view_.stride + column;
-        const double value =
-            view_.row == Number::INT16   ? static_cast<const int16_t*>(view_.values)[cell]
-            : view_.row == Number::INT32 ? static_cast<const int32_t*>(view_.values)[cell]
-                                         : static_cast<const double*>(view_.values)[cell];
+        const double value = number_at(view_.values, view_.row, cell);
         // Whole numbers are exact in any order, others have no offset.
         sum += value + static_cast<double>(offsets_[row]);
     }
@@ -465,10 +470,12 @@ const std::vector<const Loops*>& available_loops() {
 #ifdef HAMMEMO_X86
         __builtin_cpu_init();
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
             runnable.push_back(&avx512_loops);
-        if (__builtin_cpu_supports("avx2"))
+        }
+        if (__builtin_cpu_supports("avx2")) {
             runnable.push_back(&avx2_loops);
+        }
 #endif
         runnable.push_back(&portable_loops);
         return runnable;

@@ -47,9 +47,11 @@ public:
 
 private:
     BandLimits() {
-        for (double limit = 1; limit < 0x1p62;
-             limit = std::max(limit + 1, std::floor(limit * 1.189207115))) {
+        // A band ends where the next one begins: at the fourth root of 2 times its own begin.
+        double limit = 1;
+        while (limit < 0x1p62) {
             first_.push_back(uint64_t(limit));
+            limit = std::max(limit + 1, std::floor(limit * 1.189207115));
         }
         first_.push_back(uint64_t(1) << 62);
         for (uint32_t band = 0; band + 1 < first_.size(); ++band) {
@@ -64,6 +66,9 @@ private:
 // Something that several owners hold, the first one from its start.
 template <class T>
 class Held {
+    friend T;
+    Held() = default;
+
 public:
     void hold() { owners_.fetch_add(1, std::memory_order_relaxed); }
     void let_go() {
@@ -182,7 +187,8 @@ struct Indexed {
             ++i;
         }
         if (i == MAX_CHANGED) {
-            return forget();
+            forget();
+            return;
         }
         changed[i] = {round_up(count), label};
         n_changed = std::max(n_changed, i + 1);

@@ -16,7 +16,7 @@
 
 #include "live_table.hpp"
 
-#if defined(__GNUC__)
+#ifdef __GNUC__
 #define HAMMEMO_PREFETCH(address) __builtin_prefetch(address)
 #else
 #define HAMMEMO_PREFETCH(address) ((void)(address))
@@ -164,7 +164,7 @@ public:
 private:
     Cell& find(uint32_t label) {
         const size_t mask = cells_.size() - 1;
-        size_t i = (label * 2654435769u >> 7) & mask;
+        size_t i = (label * 2654435769U >> 7) & mask;
         while (cells_[i].stamp == stamp_ && cells_[i].label != label) {
             i = (i + 1) & mask;
         }

@@ -52,7 +52,7 @@ Shape make_shape(uint32_t h,
                  const std::vector<uint32_t>& positions,
                  const std::vector<uint32_t>& site_steps) {
     Shape shape{h, {}, site_steps};
-    require(parents.size() == positions.size() && parents.size() < (1u << 20),
+    require(parents.size() == positions.size() && parents.size() < (1U << 20),
             "one position a step");
     for (size_t k = 0; k < parents.size(); ++k) {
         require(parents[k] >= -1 && parents[k] < int64_t(k), "a step comes after its parent");
@@ -525,8 +525,10 @@ nb::object label_counts(const Handle& handle, const Vector<int64_t>& labels) {
 }  // namespace
 
 void bind_live_table(nb::module_& module) {
+    // NOLINTBEGIN(bugprone-unused-raii,bugprone-throw-keyword-missing): they enter the module
     nb::exception<Refused>(module, "RefusedError", PyExc_ValueError);
     nb::exception<TooWide>(module, "TooWideError", PyExc_OverflowError);
+    // NOLINTEND(bugprone-unused-raii,bugprone-throw-keyword-missing)
     module.def(
         "fail_allocation", [](int64_t after) { allocations_left.store(after); }, nb::arg("after"));
     nb::class_<Rule>(module, "LiveRule")
@@ -571,7 +573,7 @@ void bind_live_table(nb::module_& module) {
         .def(
             "place",
             [](const Handle& handle, uint32_t label, int64_t before, int64_t after) {
-                require(label < (1u << 31), "there are too many labels");
+                require(label < (1U << 31), "there are too many labels");
                 for (const int64_t other : {before, after}) {
                     if (other != -1) {
                         check_label(handle, other);

@@ -118,7 +118,7 @@ public:
         first_->roots.assign(shape_.steps.size(), nullptr);
         making_ = std::make_unique<Making>(heap_, first_->number);
         std::vector<uint32_t> labels(label_counts.size());
-        std::iota(labels.begin(), labels.end(), 0u);
+        std::iota(labels.begin(), labels.end(), 0U);
         first_->ranks = ranks_ = Ranks::spread(labels, labels.size() + labels.size() / 8 + 64);
         n_labels_ = label_counts.size();
         const uint64_t none = 0;
@@ -799,7 +799,7 @@ private:
         version.labels.walk(enters, free_page);
     }
 
-    static constexpr uint32_t ABSENT = ~0u;
+    static constexpr uint32_t ABSENT = ~0U;
     static constexpr size_t MAX_MOVED = 32;
     const Shape shape_;
     Replaced replaced_;

@@ -20,8 +20,8 @@
 
 namespace hammemo::live {
 
-constexpr uint32_t NO_TOKEN = ~0u, NO_STEP = ~0u;
-constexpr uint32_t MAX_ROW_IDS = ~0u - 1;
+constexpr uint32_t NO_TOKEN = ~0U, NO_STEP = ~0U;
+constexpr uint32_t MAX_ROW_IDS = ~0U - 1;
 
 struct Step {
     uint32_t parent;    // an earlier step, or NO_STEP

@@ -103,7 +103,8 @@ private:
 
     void read_part(uint32_t part, const FreePart& site) {
         if (site.kind == FreePart::Kind::RECENT) {
-            return read_recent(part, site);
+            read_recent(part, site);
+            return;
         }
         size_t length = 0;
         for (size_t d = 1; d <= site.reach; ++d) {

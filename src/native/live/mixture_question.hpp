@@ -192,7 +192,7 @@ private:
 
 // Adds up what a label gains in the order of what was heard: each part first, as NumPy does it.
 struct PartSum {
-    uint32_t part = ~0u;
+    uint32_t part = ~0U;
     double sum = 0, of_part = 0;
     void add(uint32_t from, double value) {
         if (from != part) {

@@ -96,7 +96,7 @@ private:
             const double prior = question_->prior_of(labels.count());
             const double of_shorts = shorts_.empty() ? 0 : shorts_[0].sum;
             double sum = prior + of_shorts;
-            Head* top = &heads_[0];
+            Head* top = heads_.data();
             for (Head& head : heads_) {
                 sum += head.value;
                 if (head.value > top->value) {

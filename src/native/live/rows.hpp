@@ -556,8 +556,18 @@ public:
     explicit RowRef(const Row<uint32_t>* row) : narrow_(row) {}
     explicit RowRef(const Row<uint64_t>* row) : wide_(row) {}
 
-    uint32_t n() const { return narrow_ ? narrow_->n : wide_ ? wide_->n : 0; }
-    Tally tally() const { return narrow_ ? narrow_->tally() : wide_ ? wide_->tally() : Tally(); }
+    uint32_t n() const {
+        if (narrow_) {
+            return narrow_->n;
+        }
+        return wide_ ? wide_->n : 0;
+    }
+    Tally tally() const {
+        if (narrow_) {
+            return narrow_->tally();
+        }
+        return wide_ ? wide_->tally() : Tally();
+    }
     uint64_t count_of(uint32_t label) const {
         if (!n()) {
             return 0;

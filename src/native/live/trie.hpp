@@ -13,7 +13,7 @@ namespace hammemo::live {
 
 template <class Key, class Value, int BITS, uint32_t MOST>
 struct Trie {
-    static constexpr uint32_t FAN = 1u << BITS, WIDTH = 8 * sizeof(Key), NEAR = 12;
+    static constexpr uint32_t FAN = 1U << BITS, WIDTH = 8 * sizeof(Key), NEAR = 12;
     struct Item {
         Key key;
         Value value;
@@ -141,8 +141,9 @@ private:
         }
         uint32_t i = guess_place(leaf, at, shared);
         if (a[i].key < at) {
-            while (++i < n && a[i].key < at) {
-            }
+            do {
+                ++i;
+            } while (i < n && a[i].key < at);
         } else {
             while (i && a[i - 1].key >= at) {
                 --i;

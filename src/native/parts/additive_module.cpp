@@ -120,7 +120,7 @@ Modes make_modes(const Vector<int64_t>& rows,
                  const Vector<int64_t>& columns,
                  const Vector<double>& flat) {
     Modes modes{copy_array(rows), copy_array(columns), copy_array(flat)};
-    require(modes.rows.size() == modes.columns.size() && modes.rows.size() > 0,
+    require(modes.rows.size() == modes.columns.size() && !modes.rows.empty(),
             "as many blocks of rows as of columns");
     require_starts(modes.rows, modes.p());
     require_starts(modes.columns, modes.q());

@@ -53,8 +53,11 @@ inline void add_scaled(double* out, const double* other, double factor, size_t n
 // Outputs lie side by side, filled up with zeros to vectors. The sum of an output has the same
 // order in all of them.
 constexpr size_t pad_outputs(size_t outputs) {
-#if defined(__GNUC__)
-    return outputs == 1 ? 1 : outputs <= 4 ? 4 : (outputs + 7) / 8 * 8;
+#ifdef __GNUC__
+    if (outputs == 1) {
+        return 1;
+    }
+    return outputs <= 4 ? 4 : (outputs + 7) / 8 * 8;
 #else
     return outputs;
 #endif
@@ -202,14 +205,17 @@ HAMMEMO_INLINE void run_any(Step step,
                             const double* from,
                             double* to) {
     if (pass.stride == 1) {
-        return run<1>(step, pass, 1, row, from, to);
+        run<1>(step, pass, 1, row, from, to);
+        return;
     }
-#if defined(__GNUC__)
+#ifdef __GNUC__
     if (pass.stride == 4) {
-        return run<4>(step, pass, 4, row, from, to);
+        run<4>(step, pass, 4, row, from, to);
+        return;
     }
     if (pass.stride == 8) {
-        return run<8>(step, pass, 8, row, from, to);
+        run<8>(step, pass, 8, row, from, to);
+        return;
     }
     run<8>(step, pass, pass.stride, row, from, to);
 #else
@@ -217,7 +223,7 @@ HAMMEMO_INLINE void run_any(Step step,
 #endif
 }
 
-#if defined(HAMMEMO_X86)
+#ifdef HAMMEMO_X86
 __attribute__((target("avx512f,avx512vl,avx512dq"))) void run_512(Step step,
                                                                   const Pass& pass,
                                                                   size_t row,
@@ -237,7 +243,13 @@ void run_128(Step step, const Pass& pass, size_t row, const double* from, double
 }
 const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512dq");
-const auto RUN = HAS_512 ? run_512 : __builtin_cpu_supports("avx2") ? run_256 : run_128;
+auto choose_run() noexcept {
+    if (HAS_512) {
+        return run_512;
+    }
+    return __builtin_cpu_supports("avx2") ? run_256 : run_128;
+}
+const auto RUN = choose_run();
 #else
 const auto RUN = run_any;
 #endif

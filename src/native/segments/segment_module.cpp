@@ -297,7 +297,7 @@ private:
         return make_columns(columns, n_columns);
     }
     // Starts must not change later: they are copied.
-    std::vector<Extra> copy_extras(const nb::list& extras, size_t n_places) const {
+    static std::vector<Extra> copy_extras(const nb::list& extras, size_t n_places) {
         std::vector<Extra> own_extras;
         for (nb::handle item : extras) {
             const auto one = nb::cast<nb::tuple>(item);
@@ -424,6 +424,7 @@ void bind_segment_table(nb::module_& module) {
             "def unpack_rows(packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: "
             "NDArray[np.int64], "
             "n_labels: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"));
+    // NOLINTNEXTLINE(bugprone-unused-raii,bugprone-throw-keyword-missing)
     nb::exception<Damaged>(module, "DamagedError", PyExc_ValueError);
     nb::class_<Owner>(module, "SegmentTable")
         .def(nb::init<uint32_t,

@@ -164,7 +164,8 @@ int64_t count_in_packed(const Segment& segment, const Span& span, int64_t wanted
             refuse(segment, WRONG_ENTRY);
         }
         for (size_t i = 0; i < block.m; ++i) {
-            if (segment.labels[before += gaps[i] + 1] == wanted) {
+            before += gaps[i] + 1;
+            if (segment.labels[before] == wanted) {
                 return int64_t(counts[i] + 1);
             }
         }

@@ -22,7 +22,7 @@ HAMMEMO_INLINE void load(const float* from, typename Lanes<LANES>::type& to) {
     if constexpr (LANES == 1) {
         to = narrow;
     }
-#if defined(__GNUC__)
+#ifdef __GNUC__
     else {
         to = __builtin_convertvector(narrow, typename Lanes<LANES>::type);
     }
@@ -181,7 +181,7 @@ HAMMEMO_INLINE void add_block(const DenseLoss::Work& work) {
 void block_1(const DenseLoss::Work& work) {
     add_block<1>(work);
 }
-#if defined(HAMMEMO_X86)
+#ifdef HAMMEMO_X86
 __attribute__((target("avx512f,avx512vl,avx512dq"))) void block_8(const DenseLoss::Work& work) {
     add_block<8>(work);
 }
@@ -198,7 +198,7 @@ const bool HAS_4 = __builtin_cpu_supports("avx2");
 
 // The blocks of vectors of this width; a processor that has none of it takes the next one.
 void (*blocks_of(size_t width))(const DenseLoss::Work&) {
-#if defined(HAMMEMO_X86)
+#ifdef HAMMEMO_X86
     if ((width == 0 || width == 8) && HAS_8) {
         return block_8;
     }

@@ -9,7 +9,7 @@ namespace hammemo {
 
 template <size_t LANES>
 struct Lanes;
-#if defined(__GNUC__)
+#ifdef __GNUC__
 #define HAMMEMO_INLINE inline __attribute__((always_inline))
 template <>
 struct Lanes<2> {

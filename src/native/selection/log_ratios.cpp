@@ -178,7 +178,7 @@ void LogRatios::gradient_of_two(const Site& site,
                                 size_t first,
                                 size_t last,
                                 bool by_label,
-                                double* out) const {
+                                double* out) {
     std::vector<double> sums(site.n_pairs());
     for (size_t i = first; i < last; ++i) {
         if (site.cells[i] >= 0) {

@@ -96,12 +96,12 @@ private:
                             const double* weights,
                             bool by_label,
                             double* out) const;
-    void gradient_of_two(const Site& site,
-                         const double* residuals,
-                         size_t first,
-                         size_t last,
-                         bool by_label,
-                         double* out) const;
+    static void gradient_of_two(const Site& site,
+                                const double* residuals,
+                                size_t first,
+                                size_t last,
+                                bool by_label,
+                                double* out);
     void gradient_of_many(const Site& site,
                           const double* residuals,
                           size_t first,

@@ -19,7 +19,8 @@ inline double power_of_two(int64_t exponent) {
 
 // Of a number that is finite; below -700 the result is that of -700, above 700 that of 700.
 inline double portable_exp(double x) {
-    x = x < -700.0 ? -700.0 : x > 700.0 ? 700.0 : x;
+    x = x < -700.0 ? -700.0 : x;
+    x = x > 700.0 ? 700.0 : x;
     const double k = static_cast<double>(
         static_cast<int64_t>(x * 1.44269504088896338700 + (x < 0 ? -0.5 : 0.5)));
     const double high = x - k * LN2_HIGH;
@@ -39,7 +40,7 @@ inline double portable_log(double x) {
     uint64_t bits;
     std::memcpy(&bits, &x, sizeof bits);
     int64_t k = static_cast<int64_t>(bits >> 52) - 1023;
-    bits = (bits & 0x000fffffffffffffu) | 0x3ff0000000000000u;
+    bits = (bits & 0x000fffffffffffffU) | 0x3ff0000000000000U;
     double m;
     std::memcpy(&m, &bits, sizeof m);
     if (m > 1.41421356237309504880) {

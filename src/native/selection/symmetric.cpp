@@ -95,7 +95,7 @@ HAMMEMO_INLINE void invert(const double* root, size_t n, double* inverse) {
     }
 }
 
-#if defined(HAMMEMO_X86)
+#ifdef HAMMEMO_X86
 __attribute__((target("avx512f,avx512vl,avx512dq"))) void products_512(const double* rows,
                                                                        size_t n,
                                                                        size_t stride,
@@ -134,9 +134,16 @@ void inverse_128(const double* root, size_t n, double* out) {
 const bool HAS_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512dq");
 const bool HAS_256 = __builtin_cpu_supports("avx2");
-const auto PRODUCTS_OF = HAS_512 ? products_512 : HAS_256 ? products_256 : products_128;
-const auto ROOT_OF = HAS_512 ? root_512 : HAS_256 ? root_256 : root_128;
-const auto INVERSE_OF = HAS_512 ? inverse_512 : HAS_256 ? inverse_256 : inverse_128;
+template <class Function>
+Function choose_by_processor(Function with_512, Function with_256, Function with_128) noexcept {
+    if (HAS_512) {
+        return with_512;
+    }
+    return HAS_256 ? with_256 : with_128;
+}
+const auto PRODUCTS_OF = choose_by_processor(products_512, products_256, products_128);
+const auto ROOT_OF = choose_by_processor(root_512, root_256, root_128);
+const auto INVERSE_OF = choose_by_processor(inverse_512, inverse_256, inverse_128);
 #else
 const auto PRODUCTS_OF = add_products<1>;
 const auto ROOT_OF = take_root<1>;

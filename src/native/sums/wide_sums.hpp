@@ -40,7 +40,7 @@ inline WideSum negate_portably(WideSum sum) {
 
 // The product of two numbers of 64 bits has at most 127: it cannot wrap.
 inline WideSum multiply_portably(int64_t left, int64_t right) {
-    constexpr uint64_t HALF = 0xFFFFFFFFu;
+    constexpr uint64_t HALF = 0xFFFFFFFFU;
     const uint64_t a = left < 0 ? 0 - static_cast<uint64_t>(left) : static_cast<uint64_t>(left);
     const uint64_t b = right < 0 ? 0 - static_cast<uint64_t>(right) : static_cast<uint64_t>(right);
     const uint64_t lowest = (a & HALF) * (b & HALF);
@@ -54,7 +54,7 @@ inline WideSum multiply_portably(int64_t left, int64_t right) {
     return (left < 0) != (right < 0) ? negate_portably(product) : product;
 }
 
-#if defined(HAMMEMO_INT128)
+#ifdef HAMMEMO_INT128
 __extension__ typedef __int128 Int128;
 __extension__ typedef unsigned __int128 Word128;
 

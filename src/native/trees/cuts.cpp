@@ -16,13 +16,15 @@ uint64_t bits_of(double x) {
 
 // The number above `below` and not above `upto` that the highest power of two divides.
 double round_number(double below, double upto) {
-    // Then the sizes run the other way: the larger one is left out.
     const bool is_negative = upto < 0;
-    const uint64_t low = bits_of(is_negative ? std::fabs(upto)
-                                 : below > 0 ? below
-                                             : 0.0) -
-                         is_negative;
-    const uint64_t high = bits_of(is_negative ? std::fabs(below) : std::fabs(upto)) - is_negative;
+    double least = below > 0 ? below : 0.0;
+    double most = std::fabs(upto);
+    if (is_negative) {  // the sizes run the other way: the larger one is left out
+        least = std::fabs(upto);
+        most = std::fabs(below);
+    }
+    const uint64_t low = bits_of(least) - is_negative;
+    const uint64_t high = bits_of(most) - is_negative;
     uint64_t differing = low ^ high;
     for (unsigned shift = 1; shift < 64; shift *= 2) {
         differing |= differing >> shift;
@@ -31,7 +33,10 @@ double round_number(double below, double upto) {
     const uint64_t bits = high & ~cleared;
     double size;
     std::memcpy(&size, &bits, sizeof size);
-    return is_negative ? -size : below < 0 ? 0.0 : size;
+    if (is_negative) {
+        return -size;
+    }
+    return below < 0 ? 0.0 : size;
 }
 
 struct Range {

@@ -221,7 +221,7 @@ protected:
 // Two labels: sums are the weights of label 1, and scores those of `LabelSums`, to the bit.
 class TwoLabelSums : public WeightedSums {
 public:
-    explicit TwoLabelSums(size_t) {}
+    explicit TwoLabelSums(size_t /*n_labels*/) {}
 
     void take(const int32_t* labels, const int32_t* weights, size_t n) {
         int32_t weight = 0;
@@ -272,7 +272,7 @@ private:
 // have: sums are below 2^62.
 class NumberSums : public WeightedSums {
 public:
-    explicit NumberSums(size_t) {}
+    explicit NumberSums(size_t /*n_labels*/) {}
 
     void take(const int32_t* targets, const int32_t* weights, size_t n) {
         weight_ = total_ = 0;
@@ -426,7 +426,8 @@ private:
         const auto [key, column] = drawn;
         key_ = key;
         const uint8_t* codes = codes_of(column);
-        for (size_t i = node.first; i < node.last; ++i) {
+        const size_t last = node.last;  // a byte that is written could be a part of `node`, to C++
+        for (size_t i = node.first; i < last; ++i) {
             codes_[i] = codes[bag_[i]];
         }
         const NodeRows rows = node_rows(node);
@@ -541,7 +542,8 @@ private:
         const bool is_name = rows_.names[static_cast<size_t>(split.column)] != 0;
         size_t middle = node.first;
         aside_.clear();
-        for (size_t i = node.first; i < node.last; ++i) {
+        const size_t last = node.last;
+        for (size_t i = node.first; i < last; ++i) {
             const uint8_t code = codes[bag_[i]];
             const BagRow row = {bag_[i], targets_[i], weights_[i]};
             if (is_name ? code == split.step : code <= split.step) {
