@@ -41,10 +41,8 @@ UNFINISHED = frozenset(
     server/tests/support
     src/hammemo/_arrays
     src/hammemo/cli
-    src/hammemo/client.py
     src/hammemo/edits
     src/hammemo/estimators
-    src/hammemo/evaluation
     src/hammemo/explain
     src/hammemo/files
     src/hammemo/kernels
@@ -82,6 +80,7 @@ WORDS_THAT_END_IN_ED = frozenset(
 ALLOWED_PARTICIPLES = {
     "locked": "a block runs in this state: `with file.locked():`, which users write",
     "recorded": "as above: `with recorded(model, keys, request) as record:`",
+    "expected_calibration_error": "the name of this measure in the literature",
     "required_dimension": "the quantity of Remark 8 in the paper; users write it",
 }
 """Function names that begin with a participle all the same, each with the reason."""

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
@@ -44,7 +44,7 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
-with needed("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'"):
+with explain_missing("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'"):
     from onnx import TensorProto
     from skl2onnx import update_registered_converter
     from skl2onnx.common import data_types as kinds

@@ -140,7 +140,7 @@ class Exact(InSegments):
         """Store what a table in segments has counted, in place of all that is stored at sites with positions."""
         if companion is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
-        self.edited(lambda memory: setattr(memory, "signed_sum", stored))
+        self.apply_edit(lambda memory: setattr(memory, "signed_sum", stored))
 
     @property
     def terms(self) -> SignedSum:
