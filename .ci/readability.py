@@ -48,8 +48,6 @@ UNFINISHED = frozenset(
     src/hammemo/kernels
     src/hammemo/memories
     src/hammemo/planning
-    src/hammemo/portable
-    src/hammemo/sklearn_onnx.py
     src/hammemo/sources
     src/hammemo/stores
     src/hammemo/tasks
