@@ -11,9 +11,8 @@ from hammemo._lazy import lazy_names
 try:
     from hammemo import _native as _native
 except ImportError as error:
-    raise ImportError(
-        f"hammemo's compiled module is missing ({error}). Reinstall hammemo from a wheel, or with a C++17 compiler."
-    ) from error
+    _way_out = "Reinstall hammemo from a wheel, or with a C++17 compiler."
+    raise ImportError(f"hammemo's compiled module is missing ({error}). {_way_out}") from error
 
 if TYPE_CHECKING:
     from hammemo.estimators.classifiers import MemoryClassifier as MemoryClassifier
@@ -50,7 +49,6 @@ _PACKAGES = (
     "files",
     "kernels",
     "memories",
-    "models",
     "paper",
     "planning",
     "receipts",

@@ -1,7 +1,9 @@
-"""Progress of long work: a bar on standard error, on a terminal only, and not before the work has taken two seconds.
+"""Progress of long work: a bar on standard error, or lines where it is no terminal.
 
-Bars are drawn by Rich (extra ``cli``); without it there are none. Where one is shown already, another stays away. Where
-standard error is no terminal, lines are written to it inside `progress_lines`, every few seconds and after each phase.
+A bar appears on a terminal only, and not before the work has taken two seconds. Rich draws it
+(extra ``cli``); without Rich there is none. There is one bar at a time: while one is shown, the
+work inside it shows no other. Lines are written inside `progress_lines` only, every few seconds and
+after each phase.
 """
 
 from __future__ import annotations
@@ -28,9 +30,8 @@ _terminal = threading.Lock()
 _writes_lines: ContextVar[bool] = ContextVar("writes_lines", default=False)
 """Whether lines are written where there is no terminal."""
 
-
 _tell: ContextVar[Callable[[int, int | None], None] | None] = ContextVar("tell", default=None)
-"""What tells of the innermost phase; in a thread of a phase, none does."""
+"""The function that `progress_bar` yielded last; None in threads that a phase starts."""
 
 
 @contextmanager
@@ -45,16 +46,20 @@ def progress_lines(are_told: Any = True) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
+    """Yield a function of (done, total or None) that shows how much of a phase is done."""
     bar: Any = None
-    started = last = time.monotonic()
+    started = time.monotonic()
+    last = started
     writes_lines = _writes_lines.get() and not _is_terminal(sys.stderr)
 
     def tell(done: int, total: int | None) -> None:
         nonlocal bar, last
         if writes_lines and time.monotonic() - last >= LINE_SECONDS:
             last = time.monotonic()
-            _write_line(f"{title}: {done:,}{'' if total is None else f' of {total:,}'}, {last - started:.0f} s")
+            share = f"{done:,}"
+            if total is not None:
+                share += f" of {total:,}"
+            _write_line(f"{title}: {share}, {last - started:.0f} s")
         if bar is None and time.monotonic() - started >= PATIENCE and _is_terminal(sys.stderr):
             bar = _new_bar(title)
         if bar is not None:
@@ -73,7 +78,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def advance(done: int, total: int | None) -> None:
-    """Tell the innermost phase how much of it is done, where there is one: for what knows nothing of phases."""
+    """Show how much of the innermost phase is done, for code that knows nothing of phases."""
     tell = _tell.get()
     if tell is not None:
         tell(done, total)
@@ -85,22 +90,29 @@ def _write_line(text: str) -> None:
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Return whether the stream is a terminal; a program without a console has no standard error at all."""
+    """Return whether the stream is a terminal."""
+    # a program without a console has no standard error at all
     return stream is not None and not stream.closed and bool(stream.isatty())
 
 
 def _new_bar(title: str) -> Any:
-    """Return a bar that is on the terminal now; None without Rich, or where there is one already."""
+    """Return a bar that is on the terminal now; None without Rich, or beside another."""
     try:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as Remaining
     except ModuleNotFoundError:
         return None
     if not _terminal.acquire(blocking=False):
         return None
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Remaining())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = progress.Progress(
+        progress.TextColumn(title),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
     bar.add_task(title, total=None)
     bar.start()
     return bar

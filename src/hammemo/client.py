@@ -1,8 +1,9 @@
 """A client of ``hammemo serve``: every edit happens once, however often it has to be sent.
 
-An edit gets an id before it is sent. Where no answer comes, or the server is busy or restarting (429, 503), the same
-edit is sent again with the same id, after a pause that grows; the server applies it once. A question that names a
-version which is not reached yet (425) is sent again, too. All that has an end: `patience` seconds.
+An edit gets an id before it is sent. Where no answer comes, or the server is busy or restarting
+(429, 503), the same edit is sent again with the same id, after a pause that grows; the server
+applies it once. A question that names a version which is not reached yet (425) is sent again, too.
+After `patience` seconds, the client gives up.
 
 Needs ``pip install 'hammemo[serve]'`` (httpx).
 """
@@ -18,9 +19,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 
-with needed("The client needs its extra packages: pip install 'hammemo[serve]'"):
+with explain_missing("The client needs its extra packages: pip install 'hammemo[serve]'"):
     import httpx
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _RETRIED_STATUSES: Final = frozenset((425, 429, 502, 503, 504))
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 _PIECE: Final = 2**18
+"""Bytes of a model file that are sent or written at a time."""
 
 
 class Acknowledgement(NamedTuple):
@@ -47,17 +49,18 @@ class Acknowledgement(NamedTuple):
 
 
 class ForgottenSubject(NamedTuple):
-    """A subject that was forgotten: its rows are removed ("applied"), or its key is destroyed, too ("erased")."""
+    """A subject that was forgotten."""
 
     version: int
     status: str
     state: str
+    """It is "applied" when its rows are removed, "erased" when its key is destroyed, too."""
     receipt: str
     """One line of JSON, signed; nothing before the state is "erased"."""
 
 
 class Explained(dict[str, Any]):
-    """Why one row got its label: the server's answer as it is, which prints as the library's explanation."""
+    """Why one row got its label: the server's answer, which prints as an `Explanation`."""
 
     def explanation(self) -> Explanation:
         """Return it as `MemoryClassifier.explain` does, to be drawn, for example."""
@@ -82,8 +85,9 @@ class ServerError(RuntimeError):
     Attributes
     ----------
     status : int
-        The status of the answer: 401 no token, 403 not allowed, 404 no such model, 409 not stored, 413 too large, 422
-        malformed, 425 version not reached, 429 too many requests, 503 not now. 0 where no answer came.
+        The status of the answer: 401 no token, 403 not allowed, 404 no such model, 409 not stored,
+        413 too large, 422 malformed, 425 version not reached, 429 too many requests, 503 not now. 0
+        where no answer came.
     code : str
         The same as a short name, such as "not_stored".
     """
@@ -121,12 +125,19 @@ class Client:
     """
 
     def __init__(
-        self, url: str, token: str | None = None, *, patience: float = 60.0, timeout: float = 30.0, verify: Any = True
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience: float = 60.0,
+        timeout: float = 30.0,
+        verify: Any = True,
     ) -> None:
         token = os.environ.get("HAMMEMO_TOKEN") if token is None else token
         parts = httpx.URL(url)
         if token and parts.scheme == "http" and parts.host not in ("localhost", "127.0.0.1", "::1"):
-            raise ValueError(f"{url} would send the token in the clear: use https, or a tunnel to this machine.")
+            way_out = "use https, or a tunnel to this machine"
+            raise ValueError(f"{url} would send the token in the clear: {way_out}.")
         self.patience = patience
         self._http = httpx.Client(
             base_url=url,
@@ -151,12 +162,20 @@ class Client:
     # Edits
 
     def learn(
-        self, model: str, rows: Rows, labels: Iterable[Any], *, op: str | None = None, subjects: Iterable[str] = ()
+        self,
+        model: str,
+        rows: Rows,
+        labels: Iterable[Any],
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
     ) -> Acknowledgement:
-        """Learn examples, all or none, once; `op` is the id of the edit, made here if you give none.
+        """Learn examples, all or none, once.
 
-        Give an id of your own where your program may itself end and send the edit again after that. A model with
-        subjects needs `subjects`: whose each row is, or one string for all rows.
+        `op` is the id of the edit; by default a random one.
+
+        Give an id of your own where your program may itself end and send the edit again after that.
+        A model with subjects needs `subjects`: whose each row is, or one string for all rows.
         """
         return self._edit(model, "learn", op, **_examples(rows, labels, subjects))
 
@@ -172,24 +191,36 @@ class Client:
     ) -> Acknowledgement:
         """Forget examples, all or none, once; what is not stored is refused with status 409.
 
-        With `receipt`, the answer has a signed receipt, which `hammemo verify` checks: the model before and after, how
-        many rows and labels were removed, no content. `op` is its request id. The server needs a key file.
+        With `receipt`, the answer has a signed receipt, which `hammemo verify` checks: the model
+        before and after, how many rows and labels were removed, no content. `op` is its request id.
+        The server needs a key file.
         """
-        return self._edit(model, "forget", op, **_examples(rows, labels, subjects), receipt=receipt or None)
+        content = _examples(rows, labels, subjects)
+        return self._edit(model, "forget", op, **content, receipt=receipt or None)
 
     def apply(
-        self, model: str, learn: Part = None, forget: Part = None, *, position: str | None = None, op: str | None = None
+        self,
+        model: str,
+        learn: Part = None,
+        forget: Part = None,
+        *,
+        position: str | None = None,
+        op: str | None = None,
     ) -> Acknowledgement:
-        """Forget examples and learn examples in one step, once: no answer comes from the moment between.
+        """Forget examples and learn examples in one step, once.
+
+        No answer comes from the moment between.
 
         Parameters
         ----------
         model : str
         learn : tuple of rows, labels and, for models with subjects, subjects, optional
         forget : such a tuple or "everything", optional
-            What is forgotten first; what is not stored is refused with status 409, and nothing is changed.
+            What is forgotten first; what is not stored is refused with status 409, and nothing is
+            changed.
         position : str, optional
-            Up to where you have read the source of the rows. It is stored in the same step; `describe` returns it.
+            Up to where you have read the source of the rows. It is stored in the same step;
+            `describe` returns it.
         op : str, optional
             As in `learn`.
         """
@@ -197,55 +228,88 @@ class Client:
         return self._edit(model, "apply", op, **parts, position=position)
 
     def forget_subject(
-        self, model: str, subject: str, *, op: str | None = None, refit: bool = True, timeout: float = 600.0
+        self,
+        model: str,
+        subject: str,
+        *,
+        op: str | None = None,
+        refit: bool = True,
+        timeout: float = 600.0,
     ) -> ForgottenSubject:
-        """Forget all rows of a subject, refit the model, and destroy the key of the subject's journal, once.
+        """Forget all rows of a subject, once.
 
-        It is sent again until the subject is erased, for `patience` seconds; the answer then has the signed receipt.
-        Ask later with the same `op` if the state is still "applied". An unknown subject, and one that was erased
-        under another id, are refused with status 404.
+        The model is refitted, and the key of the subject's journal destroyed. The request is sent
+        again until the subject is erased, for `patience` seconds; the answer then has the signed
+        receipt. Ask later with the same `op` if the state is still "applied". An unknown subject,
+        and one that was erased under another id, are refused with status 404.
         """
         body = {"op": op or uuid.uuid4().hex, "subject": subject, "refit": refit}
-        until = time.monotonic() + self.patience
+        end = time.monotonic() + self.patience
         while True:
-            found = ForgottenSubject(**self._answer("POST", _path(model, "forget-subject"), body, timeout))
-            if found.state == "erased" or time.monotonic() > until:
-                return found
+            answer = self._answer("POST", _path(model, "forget-subject"), body, timeout)
+            forgotten = ForgottenSubject(**answer)
+            if forgotten.state == "erased" or time.monotonic() > end:
+                return forgotten
 
     def learn_stream(
-        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = ()
+        self,
+        model: str,
+        documents: Rows,
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
     ) -> Acknowledgement:
         """Learn whole documents, all or none, once: every token from the tokens before it.
 
-        The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
-        document, such as a visit, is learnt when it has ended: a part of it is another document. A model with subjects
-        needs `subjects`: whose each document is, or one string for all of them.
+        The model must have been fitted to documents (`fit_stream`): they are cut into examples as
+        those were. A document, such as a visit, is learnt when it has ended: a part of it is
+        another document. A model with subjects needs `subjects`: whose each document is, or one
+        string for all of them.
         """
         return self._edit(model, "learn-stream", op, **_documents(documents, subjects))
 
     def forget_stream(
-        self, model: str, documents: Rows, *, op: str | None = None, subjects: Iterable[str] = (), receipt: bool = False
+        self,
+        model: str,
+        documents: Rows,
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
+        receipt: bool = False,
     ) -> Acknowledgement:
-        """Forget whole documents, as they were learnt, all or none, once; status 409 if one is not stored.
+        """Forget whole documents, as they were learned, all or none, once.
 
+        It is refused with status 409 if one is not stored.
         `receipt` is as in `forget`; it counts the windows of the documents as rows.
         """
-        return self._edit(model, "forget-stream", op, **_documents(documents, subjects), receipt=receipt or None)
+        content = _documents(documents, subjects)
+        return self._edit(model, "forget-stream", op, **content, receipt=receipt or None)
 
     def refit(
-        self, model: str, *, op: str | None = None, receipt: bool = False, timeout: float = 600.0
+        self,
+        model: str,
+        *,
+        op: str | None = None,
+        receipt: bool = False,
+        timeout: float = 600.0,
     ) -> Acknowledgement:
-        """Choose sites and vote again and fit the weights, by the rows that the model keeps, once: after `forget`.
+        """Choose sites and vote again and fit the weights, by the rows that the model keeps, once.
 
-        A model with a given kernel, and one that does not keep all its rows or documents, only fits the weights.
-        It takes seconds, in which questions are answered by the version before, and edits wait. A vote without
-        weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
-        to wait for the answer, before the request is sent again. `receipt` is as in `forget`.
+        Call it after `forget`. A model with a given kernel, and one that does not keep all its rows
+        or documents, only fits the weights. It takes seconds, in which questions are answered by
+        the version before, and edits wait. A vote without weights stays as it is. A model that
+        keeps no examples is refused with status 409. `timeout` is how many seconds to wait for the
+        answer, before the request is sent again. `receipt` is as in `forget`.
         """
         return self._edit(model, "refit", op, timeout, receipt=receipt or None)
 
     def _edit(
-        self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any
+        self,
+        model: str,
+        kind: str,
+        op: str | None,
+        timeout: float | None = None,
+        **content: Any,
     ) -> Acknowledgement:
         body = {"op": op or uuid.uuid4().hex, **_without_none(content)}
         answer = self._answer("POST", _path(model, kind), body, timeout)
@@ -254,18 +318,30 @@ class Client:
     # Questions
 
     def predict(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[Any]:
-        """Return the most likely label or the expected number of each row, of `min_version` or newer."""
-        return cast("list[Any]", self.ask(model, "predict", rows, min_version=min_version)["labels"])
+        """Return the most likely label or the expected number of each row.
+
+        A version of the model answers that is not older than `min_version`.
+        """
+        answer = self.ask(model, "predict", rows, min_version=min_version)
+        return cast("list[Any]", answer["labels"])
 
     def predict_interval(
-        self, model: str, rows: Rows, coverage: float = 0.8, *, min_version: int | None = None
+        self,
+        model: str,
+        rows: Rows,
+        coverage: float = 0.8,
+        *,
+        min_version: int | None = None,
     ) -> list[list[float]]:
         """Return the lower and the upper end of an interval that holds the number of each row."""
-        found = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)["intervals"]
-        return [
-            [-math.inf if low is None else low, math.inf if high is None else high]  # too few rows to tell
-            for low, high in found
-        ]
+        answer = self.ask(model, "predict", rows, min_version=min_version, interval=coverage)
+        intervals = []
+        for low, high in answer["intervals"]:
+            # an end is None where too few rows were learned to know it
+            lower = -math.inf if low is None else low
+            upper = math.inf if high is None else high
+            intervals.append([lower, upper])
+        return intervals
 
     def top_k(
         self,
@@ -280,35 +356,60 @@ class Client:
     ) -> Any:
         """Return the k most likely labels of each row, best first, and their scores if asked.
 
-        "seen" leaves out the tokens of the row itself. Other lists of labels are one for all rows, one a row, or the
-        name of a list of the server (`set_list`): ``allow={"list": "in_stock"}``. `ask` returns its version, too.
+        "seen" leaves out the tokens of the row itself. Other lists of labels are one for all rows,
+        one a row, or the name of a list of the server (`set_list`): ``allow={"list": "in_stock"}``.
+        `ask` returns its version, too.
         """
-        lists = {"exclude": _label_lists(exclude), "allow": _label_lists(allow), "scores": return_scores or None}
-        found = self.ask(model, "top-k", rows, min_version=min_version, k=k, **lists)
-        return (found["labels"], found["scores"]) if return_scores else found["labels"]
+        answer = self.ask(
+            model,
+            "top-k",
+            rows,
+            min_version=min_version,
+            k=k,
+            exclude=_label_lists(exclude),
+            allow=_label_lists(allow),
+            scores=return_scores or None,
+        )
+        if return_scores:
+            return answer["labels"], answer["scores"]
+        return answer["labels"]
 
     def probabilities(
-        self, model: str, rows: Rows, *, min_version: int | None = None
+        self,
+        model: str,
+        rows: Rows,
+        *,
+        min_version: int | None = None,
     ) -> tuple[list[Any], list[list[float]]]:
         """Return all labels, and for each row the probability of each of them."""
         answer = self.ask(model, "probabilities", rows, min_version=min_version)
         return answer["classes"], answer["probabilities"]
 
-    def explain(self, model: str, rows: Rows, k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
+    def explain(
+        self,
+        model: str,
+        rows: Rows,
+        k: int = 5,
+        *,
+        min_version: int | None = None,
+    ) -> ExplainedRows:
         """Return for each row what each part of it adds to the scores of the k leading labels.
 
-        Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
+        Each is a dict, the server's answer. ``print`` shows tables; ``[0].explanation().plot()``
+        draws the first.
         """
-        explanations = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
-        return ExplainedRows(map(Explained, explanations))
+        answer = self.ask(model, "explain", rows, min_version=min_version, k=k)
+        return ExplainedRows(map(Explained, answer["explanations"]))
 
     def certify(self, model: str, rows: Rows, *, min_version: int | None = None) -> list[bool]:
-        """Return for each row whether the prediction is proven to be that of the exact classifier."""
-        return cast("list[bool]", self.ask(model, "certify", rows, min_version=min_version)["certified"])
+        """Return for each row whether the label is proven to be that of the exact classifier."""
+        answer = self.ask(model, "certify", rows, min_version=min_version)
+        return cast("list[bool]", answer["certified"])
 
     def ask(self, model: str, question: str, rows: Rows, **more: Any) -> dict[str, Any]:
-        """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
-        return self._answer("POST", _path(model, question), {"rows": _token_lists("rows", rows), **_without_none(more)})
+        """Return the whole answer to a question ("predict", "top-k", …), with its version."""
+        body = {"rows": _token_lists("rows", rows), **_without_none(more)}
+        return self._answer("POST", _path(model, question), body)
 
     # Models
 
@@ -317,7 +418,10 @@ class Client:
         return cast("list[str]", self._answer("GET", "/v1/models")["models"])
 
     def create(self, model: str, **settings: Any) -> dict[str, Any]:
-        """Make an empty model; the settings are those of ``PUT /v1/models/{model}``, such as ``columns``."""
+        """Create an empty model.
+
+        The settings are those of ``PUT /v1/models/{model}``, such as ``columns``.
+        """
         return self._answer("PUT", _path(model), settings)
 
     def describe(self, model: str) -> dict[str, Any]:
@@ -333,7 +437,7 @@ class Client:
         return cast("dict[str, str]", self._answer("GET", "/v1/aliases")["aliases"])
 
     def set_alias(self, alias: str, model: str) -> None:
-        """Let a name stand for a model in questions, from one moment on; edits name the model itself."""
+        """Let a name stand for a model in questions, at once; edits name the model itself."""
         self._answer("PUT", _path(alias, kind="aliases"), {"model": model})
 
     def delete_alias(self, alias: str) -> None:
@@ -342,17 +446,20 @@ class Client:
 
     def lists(self) -> dict[str, dict[str, int]]:
         """Return the named lists of labels: the version of each, and how many items it has."""
-        return cast("dict[str, dict[str, int]]", self._answer("GET", "/v1/lists")["lists"])
+        lists = self._answer("GET", "/v1/lists")["lists"]
+        return cast("dict[str, dict[str, int]]", lists)
 
     def set_list(self, name: str, items: Iterable[Any], *, timeout: float = 600.0) -> int:
-        """Replace a named list of labels, such as the items in stock, in one step, and return its version.
+        """Replace a named list of labels, such as the items in stock, and return its version.
 
+        It is replaced in one step.
         `top_k` takes its name: ``allow={"list": "in_stock"}``.
         """
         if isinstance(items, (str, bytes)):
             raise TypeError("items is a list of labels: send a single one as [label].")
         path = _path(name, kind="lists")
-        return cast("int", self._answer("PUT", path, {"items": _tokens(items)}, timeout)["version"])
+        answer = self._answer("PUT", path, {"items": _tokens(items)}, timeout)
+        return cast("int", answer["version"])
 
     def read_list(self, name: str) -> list[Any]:
         """Return the items of a named list of labels."""
@@ -363,7 +470,10 @@ class Client:
         self._answer("DELETE", _path(name, kind="lists"))
 
     def audit(self, model: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the audit record after a number: every edit without its content, oldest first."""
+        """Yield the lines of the audit record after a number, the oldest first.
+
+        They name every edit without its content.
+        """
         while lines := self._answer("GET", f"{_path(model, 'audit')}?after={after}")["lines"]:
             yield from lines
             after = lines[-1]["number"]
@@ -377,8 +487,9 @@ class Client:
 
         def send() -> httpx.Response:
             with Path(path).open("rb") as file:
-                pieces, kind = iter(lambda: file.read(_PIECE), b""), {"content-type": "application/octet-stream"}
-                return self._http.put(_path(model, "file"), content=pieces, headers=kind)
+                pieces = iter(lambda: file.read(_PIECE), b"")
+                headers = {"content-type": "application/octet-stream"}
+                return self._http.put(_path(model, "file"), content=pieces, headers=headers)
 
         return cast("dict[str, Any]", self._final_response(send).json())
 
@@ -392,7 +503,11 @@ class Client:
                 if not answer.is_success:
                     answer.read()
                     return answer
-                with locked(path), replacement(path) as temporary, Path(temporary).open("wb") as file:
+                with (
+                    locked(path),
+                    replacement(path) as temporary,
+                    Path(temporary).open("wb") as file,
+                ):
                     for piece in answer.iter_bytes(_PIECE):
                         file.write(piece)
                 return answer
@@ -401,104 +516,136 @@ class Client:
 
     # Sending
 
-    def _answer(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> dict[str, Any]:
-        """Return an answer; `timeout` is the seconds to wait for it where that is not those of the client."""
-        waits = self._http.timeout
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Return an answer; `timeout` is the seconds to wait for it, if not those of the client."""
+        http_timeout = self._http.timeout
         if timeout is not None:
-            waits = httpx.Timeout(waits.connect, read=timeout)
+            http_timeout = httpx.Timeout(http_timeout.connect, read=timeout)
 
         def send() -> httpx.Response:
-            return self._http.request(method, path, json=body, timeout=waits)
+            return self._http.request(method, path, json=body, timeout=http_timeout)
 
         return cast("dict[str, Any]", self._final_response(send).json())
 
     def _final_response(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send until there is an answer that is final, or patience ends."""
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        end = time.monotonic() + self.patience
+        pause = _FIRST_PAUSE
         while True:
             try:
                 answer = send()
-                if _is_final(answer) or time.monotonic() + pause > until:
-                    return answer if answer.is_success else _refused(answer)
+                if _is_final(answer) or time.monotonic() + pause > end:
+                    if not answer.is_success:
+                        _raise_refusal(answer)
+                    return answer
             except httpx.TransportError as error:
-                if time.monotonic() + pause > until:
-                    why = f"No answer came from {self._http.base_url.host}: {str(error) or type(error).__name__}."
-                    raise ServerError(0, "no_answer", why) from error
-            time.sleep(pause * random.uniform(0.5, 1.0))  # so that not all come back at the same moment
+                if time.monotonic() + pause > end:
+                    reason = str(error) or type(error).__name__
+                    message = f"No answer came from {self._http.base_url.host}: {reason}."
+                    raise ServerError(0, "no_answer", message) from error
+            # by chance, so that not all clients come back at the same moment
+            time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _is_final(answer: httpx.Response) -> bool:
-    """Return whether another try would get the same answer; a question that took too long would again."""
+    """Return whether another try would get the same answer."""
     if answer.status_code == 504:
+        # a question that took too long would again; a proxy's timeout may pass
         return b'"too_long"' in answer.content
     return answer.is_success or answer.status_code not in _RETRIED_STATUSES
 
 
-def _refused(answer: httpx.Response) -> NoReturn:
+def _raise_refusal(answer: httpx.Response) -> NoReturn:
     try:
         error = answer.json()["error"]
-        code, message = str(error["code"]), str(error["message"])
+        code = str(error["code"])
+        message = str(error["message"])
     except (ValueError, KeyError, TypeError):  # not from hammemo: a proxy, perhaps
-        code, message = "unknown", f"The answer {answer.status_code} has no explanation."
+        code = "unknown"
+        message = f"The answer {answer.status_code} has no explanation."
     raise ServerError(answer.status_code, code, message)
 
 
 def _path(model: str, rest: str = "", kind: str = "models") -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", model, re.ASCII):
-        raise ValueError(f"{model!r} cannot be the name of a model: use 1 to 64 of a-z, 0-9, _ and -.")
+        rule = "use 1 to 64 of a-z, 0-9, _ and -."
+        raise ValueError(f"{model!r} cannot be the name of a model: {rule}")
     return f"/v1/{kind}/{model}/{rest}" if rest else f"/v1/{kind}/{model}"
 
 
-def _token_lists(name: str, given: Any) -> list[list[Any]]:
-    """Return rows or documents as lists of what JSON can say; rows may also be an array or a data frame.
+def _token_lists(name: str, values: Any) -> list[list[Any]]:
+    """Return rows or documents as lists for JSON; rows may also be an array or a data frame."""
+    if hasattr(values, "columns"):
+        # a data frame is no list of documents: refused below, as a string is
+        values = values.values if name == "rows" else ""
+    entries = [values] if isinstance(values, (str, bytes)) else list(values)
+    if not all(map(_is_list, entries)):
+        rule = f"{name} is a list of {name}, each a list of tokens"
+        raise TypeError(f"{rule}: send a single one as [tokens].")
+    return [_tokens(entry) for entry in entries]
 
-    A string is no list of tokens: its characters would be taken as tokens. A data frame is no list of documents.
-    """
-    if hasattr(given, "columns"):
-        given = given.values if name == "rows" else ""
-    listed = [given] if isinstance(given, (str, bytes)) else list(given)
-    if any(isinstance(entry, (str, bytes)) or not hasattr(entry, "__iter__") for entry in listed):
-        raise TypeError(f"{name} is a list of {name}, each a list of tokens: send a single one as [tokens].")
-    return [_tokens(entry) for entry in listed]
+
+def _is_list(entry: Any) -> bool:
+    """Return whether this is a list of tokens; a string is none, though it has characters."""
+    return hasattr(entry, "__iter__") and not isinstance(entry, (str, bytes))
 
 
-def _label_lists(given: Any) -> Any:
+def _label_lists(labels: Any) -> Any:
     """Return labels, or lists of labels, as JSON takes them."""
-    if given is None or isinstance(given, (str, dict)):
-        return given
-    return [_tokens(one) if hasattr(one, "__iter__") and not isinstance(one, str) else one for one in _tokens(given)]
+    if labels is None or isinstance(labels, (str, dict)):
+        return labels
+    entries = []
+    for entry in _tokens(labels):
+        is_list = hasattr(entry, "__iter__") and not isinstance(entry, str)
+        entries.append(_tokens(entry) if is_list else entry)
+    return entries
 
 
 def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
     """Return the body of an edit."""
-    listed = _token_lists("rows", rows)
-    content = {"rows": listed, "labels": _tokens(labels), "subjects": _named(subjects, len(listed))}
+    token_lists = _token_lists("rows", rows)
+    content = {
+        "rows": token_lists,
+        "labels": _tokens(labels),
+        "subjects": _list_subjects(subjects, len(token_lists)),
+    }
     return _without_none(content)
 
 
-def _example_parts(given: Any) -> Any:
+def _example_parts(part: Any) -> Any:
     """Return rows, labels and subjects as a part of an edit."""
-    if given is None or isinstance(given, str):
-        return given
-    rows, labels, *subjects = given
+    if part is None or isinstance(part, str):
+        return part
+    rows, labels, *subjects = part
     return _examples(rows, labels, *(subjects or [()]))
 
 
 def _documents(documents: Any, subjects: Any) -> dict[str, Any]:
     """Return the body of an edit of documents."""
-    listed = _token_lists("documents", documents)
-    return _without_none({"documents": listed, "subjects": _named(subjects, len(listed))})
+    token_lists = _token_lists("documents", documents)
+    content = {
+        "documents": token_lists,
+        "subjects": _list_subjects(subjects, len(token_lists)),
+    }
+    return _without_none(content)
 
 
-def _named(subjects: Any, n: int) -> list[Any] | None:
+def _list_subjects(subjects: Any, n: int) -> list[Any] | None:
     """Return the subjects of an edit, if it names any; one string is the subject of all rows."""
-    named = [subjects] * n if isinstance(subjects, str) else _tokens(subjects)
-    return named or None
+    if isinstance(subjects, str):
+        subjects = [subjects] * n
+    return _tokens(subjects) or None
 
 
 def _without_none(content: dict[str, Any]) -> dict[str, Any]:
-    """Return what is said: nothing of a receipt where none is wanted, as servers without receipts take it."""
+    """Leave out what is not set: older servers refuse names that they do not know."""
     return {name: value for name, value in content.items() if value is not None}
 
 

@@ -1,15 +1,17 @@
-"""Models on the Hugging Face hub: `push_to_hub`, `save_pretrained` and `from_pretrained` by the hub's own mixin.
+"""Models on the Hugging Face hub.
 
-The repository holds one model file, as `hammemo.save` writes it, and a card made from the model's report. A file holds
-no code, and loading runs none. What is on the hub stays in its history: after `forget`, push again and delete the old
-revisions.
+`OnHub` has `push_to_hub`, `save_pretrained` and `from_pretrained` from the hub's own mixin. The
+repository holds one model file, as `hammemo.save` writes it, and a card made from the model's
+report. A file holds no code, and loading runs none. What is on the hub stays in its history: after
+`forget`, push again and delete the old revisions.
 
 >>> from hammemo import MemoryClassifier
 >>> from hammemo.hub import OnHub
 >>> clf = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"])
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
-...     _ = OnHub(clf).save_pretrained(folder)      # OnHub(clf).push_to_hub("you/model") does the same, and uploads it
+...     # OnHub(clf).push_to_hub("you/model") does the same, and uploads it
+...     _ = OnHub(clf).save_pretrained(folder)
 ...     OnHub.from_pretrained(folder).model.predict([["c", "b"]]).tolist()
 ['x']
 """
@@ -19,11 +21,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.files.models import load, save
 
-with needed("The hub needs its package: pip install 'hammemo[hub]'"):
+with explain_missing("The hub needs its package: pip install 'hammemo[hub]'"):
     from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
     from hammemo.estimators.predictor import Predictor
 
 FILE = "model.safetensors"
+
+_DOWNLOAD_OPTIONS = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+"""Those of the hub's options for `from_pretrained` that its download takes, too."""
+
 _CARD = """---
 library_name: hammemo
 tags:
@@ -77,11 +83,19 @@ class OnHub(ModelHubMixin):
 
     @classmethod
     def _from_pretrained(
-        cls, *, model_id: str, key: bytes | None = None, trust: tuple[type, ...] = (), **options: Any
+        cls,
+        *,
+        model_id: str,
+        key: bytes | None = None,
+        trust: tuple[type, ...] = (),
+        **options: Any,
     ) -> OnHub:
-        """Return the model of a folder or of a repository; `key` and `trust` as in `hammemo.load`."""
+        """Return the model of a folder or of a repository.
+
+        `key` and `trust` are those of `hammemo.load`.
+        """
         path = os.path.join(model_id, FILE)
         if not os.path.isdir(model_id):
-            chosen = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-            path = hf_hub_download(model_id, FILE, **{name: options[name] for name in chosen if name in options})
+            names = options.keys() & set(_DOWNLOAD_OPTIONS)
+            path = hf_hub_download(model_id, FILE, **{name: options[name] for name in names})
         return cls(load(path, key=key, trust=trust))

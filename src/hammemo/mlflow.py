@@ -1,20 +1,23 @@
 """Models in MLflow: log them, load them, serve them, without pickles.
 
-What is logged is the model file that `hammemo.save` writes, and a few lines that name this module as its loader. The
-file holds no code, and loading runs none but this library's. MLflow's own tools then know the model as a function from
-tables to labels: ``mlflow.pyfunc.load_model``, ``mlflow models serve``, batch scoring.
+What is logged is the model file that `hammemo.save` writes, and a few lines that name this module
+as its loader. The file holds no code, and loading runs none but this library's. MLflow's own tools
+then know the model as a function from tables to labels: ``mlflow.pyfunc.load_model``,
+``mlflow models serve``, batch scoring.
 
 .. code-block:: python
 
     import hammemo.mlflow
 
     with mlflow.start_run():
-        hammemo.mlflow.log_report(clf)                    # what it is made of, as parameters and metrics
+        # what it is made of, as parameters and metrics
+        hammemo.mlflow.log_report(clf)
         logged = hammemo.mlflow.log_model(clf, name="model", input_example=X[:2])
     clf = hammemo.mlflow.load_model(logged.model_uri)     # the classifier, which goes on learning
     mlflow.pyfunc.load_model(logged.model_uri).predict(X)  # what a server answers
 
-A tracker keeps what was logged: after `forget`, log the model again and delete the older versions (``mlflow gc``).
+A tracker keeps what was logged: after `forget`, log the model again and delete the older versions
+(``mlflow gc``).
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.files.models import load, save
 from hammemo.tokens.contexts import token_array
 
-with needed("The tracker needs its package: pip install 'hammemo[mlflow]'"):
+with explain_missing("The tracker needs its package: pip install 'hammemo[mlflow]'"):
     import mlflow
     from mlflow.models import Model
 
@@ -51,48 +54,71 @@ _MAX_PARAMETER_CHARACTERS: Final = 500
 
 
 def save_model(
-    model: MemoryClassifier | Predictor, path: str | os.PathLike[str], mlflow_model: Model | None = None, **options: Any
+    model: MemoryClassifier | Predictor,
+    path: str | os.PathLike[str],
+    mlflow_model: Model | None = None,
+    **options: Any,
 ) -> None:
-    """Write a model to a folder as MLflow has them.
+    """Write a model to a folder in MLflow's form.
 
     Parameters
     ----------
     model : MemoryClassifier or Predictor
     path : str or path
-        The folder; it is made.
+        The folder; it is created.
     mlflow_model : mlflow.models.Model, optional
         What MLflow hands over when it logs a model.
     **options
-        Those of ``mlflow.pyfunc.save_model``, such as ``signature``, ``input_example`` and ``pip_requirements``. By
-        default the signature is that of the example, if there is one, and the requirement is this version of hammemo.
+        Those of ``mlflow.pyfunc.save_model``, such as ``signature``, ``input_example`` and
+        ``pip_requirements``. By default the signature is that of the example, if there is one, and
+        the requirement is this version of hammemo.
     """
-    described = Model() if mlflow_model is None else mlflow_model
-    described.add_flavor(FLAVOR, hammemo_version=_VERSION, data=f"data/{_FILE}", kind=type(model).__name__)
+    if mlflow_model is None:
+        mlflow_model = Model()
+    mlflow_model.add_flavor(
+        FLAVOR,
+        hammemo_version=_VERSION,
+        data=f"data/{_FILE}",
+        kind=type(model).__name__,
+    )
     if "conda_env" not in options:
         options.setdefault("pip_requirements", [f"hammemo=={_VERSION}"])
     example = options.get("input_example")
     if example is not None and "signature" not in options:
         answers = _Function(model).predict(example)
-        options["signature"] = mlflow.models.infer_signature(example, answers, params={"method": "predict"})
+        parameters = {"method": "predict"}
+        options["signature"] = mlflow.models.infer_signature(example, answers, params=parameters)
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, _FILE)
         save(model, file)
         mlflow.pyfunc.save_model(
-            path=os.fspath(path), loader_module=__name__, data_path=file, mlflow_model=described, **options
+            path=os.fspath(path),
+            loader_module=__name__,
+            data_path=file,
+            mlflow_model=mlflow_model,
+            **options,
         )
 
 
-def log_model(model: MemoryClassifier | Predictor, name: str = "model", **options: Any) -> ModelInfo:
-    """Log a model to the active run, or to a new one; return what MLflow knows of it, its `model_uri` among that.
+def log_model(
+    model: MemoryClassifier | Predictor,
+    name: str = "model",
+    **options: Any,
+) -> ModelInfo:
+    """Log a model to the active run, or to a new one; return MLflow's facts about it.
+
+    Its `model_uri` is one of them.
 
     Parameters
     ----------
     model : MemoryClassifier or Predictor
     name : str
     **options
-        Those of `save_model`, and of ``mlflow.models.Model.log``, such as ``registered_model_name``.
+        Those of `save_model`, and of ``mlflow.models.Model.log``, such as
+        ``registered_model_name``.
     """
-    return Model.log(artifact_path=None, name=name, flavor=importlib.import_module(__name__), model=model, **options)
+    this_module = importlib.import_module(__name__)
+    return Model.log(artifact_path=None, name=name, flavor=this_module, model=model, **options)
 
 
 def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type] = ()) -> Any:
@@ -108,22 +134,36 @@ def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type
     folder = mlflow.artifacts.download_artifacts(model_uri)
     flavors = Model.load(folder).flavors
     if FLAVOR not in flavors:
-        raise ValueError(
-            f"{model_uri} is not a model of hammemo; it has the flavors {', '.join(sorted(flavors))}. "
-            "Use mlflow.pyfunc.load_model."
-        )
+        names = ", ".join(sorted(flavors))
+        problem = f"{model_uri} is not a model of hammemo; it has the flavors {names}."
+        raise ValueError(f"{problem} Use mlflow.pyfunc.load_model.")
     return load(os.path.join(folder, flavors[FLAVOR]["data"]), key=key, trust=trust)
 
 
 def log_report(model: MemoryClassifier) -> None:
-    """Log what a model is made of to the active run: sizes as metrics, parts as parameters, the report as a text."""
+    """Log what a model is made of to the active run.
+
+    Sizes are metrics, parts are parameters, and the report is a text.
+    """
     report = model.report()
-    kernel = f"{report.n_single} positions, {len(report.tuples)} tuples, {len(report.free)} free sites"
-    parts = {"kernel": kernel, "memory": report.memory, "vote": report.vote, "version": _VERSION}
-    mlflow.log_params({f"hammemo.{name}": value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()})
-    n_sites = report.n_single + len(report.tuples) + len(report.free)
-    sizes: dict[str, float] = {"examples": report.n_examples, "labels": report.n_labels, "bytes": report.nbytes}
-    sizes |= {"tokens_per_context": report.n_positions, "sites": n_sites}
+    n_tuples = len(report.tuples)
+    n_free = len(report.free)
+    parts = {
+        "kernel": f"{report.n_single} positions, {n_tuples} tuples, {n_free} free sites",
+        "memory": report.memory,
+        "vote": report.vote,
+        "version": _VERSION,
+    }
+    mlflow.log_params(
+        {f"hammemo.{name}": value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()},
+    )
+    sizes: dict[str, float] = {
+        "examples": report.n_examples,
+        "labels": report.n_labels,
+        "bytes": report.nbytes,
+        "tokens_per_context": report.n_positions,
+        "sites": report.n_single + n_tuples + n_free,
+    }
     if report.choices.losses:
         sizes["log_loss_left_out"] = report.choices.losses[report.choices.taken]
     mlflow.log_metrics({f"hammemo.{name}": size for name, size in sizes.items()})
@@ -137,21 +177,24 @@ class _Function:
         self._model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """Return labels or, with the parameter ``method``, what "predict_proba" or "class_scores" returns."""
+        """Return labels, or what the method returns that the parameter ``method`` names."""
         method = (params or {}).get("method", "predict")
         if method not in ("predict", "predict_proba", "class_scores"):
-            raise ValueError(f"method={method!r} is not known: use 'predict', 'predict_proba' or 'class_scores'.")
+            way_out = "use 'predict', 'predict_proba' or 'class_scores'."
+            raise ValueError(f"method={method!r} is not known: {way_out}")
         return np.asarray(getattr(self._model, method)(self._table(model_input)))
 
-    def _table(self, given: Any) -> Any:
-        """Return what the model was fitted to: a frame where it knows names of columns, else an array."""
-        return given if hasattr(self._model, "feature_names_in_") else token_array(given)
+    def _table(self, model_input: Any) -> Any:
+        """Return a frame if the model was fitted to one, and otherwise an array."""
+        if hasattr(self._model, "feature_names_in_"):
+            return model_input
+        return token_array(model_input)
 
     def get_raw_model(self) -> Any:
-        """Return the model itself, as ``get_raw_model`` of MLflow's functions shall."""
+        """Return the model itself, as MLflow asks for it."""
         return self._model
 
 
 def _load_pyfunc(data_path: str) -> _Function:
-    """Return the model in a file as a function: what MLflow calls."""
+    """Return the model in a file as a function. MLflow calls this by its name."""
     return _Function(load(data_path))

@@ -1,15 +1,17 @@
-"""Pipelines as ONNX graphs: a converter for `skl2onnx`, so that a pipeline that ends in a model exports whole.
+"""Pipelines as ONNX graphs: a converter for `skl2onnx`.
 
-After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClassifier`, `MeMoClassifier` and
-`MemoryRegressor`: alone, in a `Pipeline`, after a `ColumnTransformer` or an `OrdinalEncoder`, in a `GridSearchCV`. The
-graph gives the labels that `predict` gives, ties included, and probabilities where the vote has them, else scores; of a
-regressor, ``variable``, as skl2onnx calls it. What can be exported is in `docs/runtimes.md`.
+After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClassifier`,
+`MeMoClassifier` and `MemoryRegressor`: alone, in a `Pipeline`, after a `ColumnTransformer` or an
+`OrdinalEncoder`, in a `GridSearchCV`. The graph gives the labels that `predict` gives, ties
+included, and probabilities where the vote has them, else scores; of a regressor, ``variable``, as
+skl2onnx calls it. What can be exported is in `docs/runtimes.md`.
 
-How tokens come into the graph: strings and integers are looked up in the list of tokens that the model carries
-(``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN becomes what `missing` makes of it.
-ONNX has no missing string: give the token ``"<missing>"`` itself. A hashed memory keeps no list: its graph hashes
-integers, any of them, and the option `tokens` lists what else it shall know. A model with numbers takes them
-as floats, NaN for missing ones; one with dates has no graph.
+How tokens come into the graph: strings and integers are looked up in the list of tokens that the
+model carries (``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN
+becomes what `missing` makes of it. ONNX has no missing string: give the token ``"<missing>"``
+itself. A hashed memory keeps no list: its graph hashes integers, any of them, and the option
+`tokens` lists what else it shall know. A model with numbers takes them as floats, NaN for missing
+ones; one with dates has no graph.
 
 >>> import numpy as np
 >>> from sklearn.pipeline import make_pipeline
@@ -18,7 +20,8 @@ as floats, NaN for missing ones; one with dates has no graph.
 >>> from hammemo import MemoryClassifier
 >>> from hammemo.sklearn_onnx import register
 >>> X = np.array([["red", "hot"], ["blue", "cold"], ["red", "warm"]], object)
->>> codes, model = OrdinalEncoder(dtype=np.int64), MemoryClassifier(numeric="none")  # codes are names
+>>> codes = OrdinalEncoder(dtype=np.int64)
+>>> model = MemoryClassifier(numeric="none")  # codes are names
 >>> pipeline = make_pipeline(codes, model).fit(X, ["fire", "ice", "fire"])
 >>> register()
 >>> graph = to_onnx(pipeline, X[:1])
@@ -33,18 +36,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.paper.memo import MeMoClassifier
-from hammemo.portable.building import carried_tokens
+from hammemo.portable.building import list_tokens
 from hammemo.portable.graph import Graph, Search
 from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
-with needed("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'"):
+with explain_missing("Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'"):
     from onnx import TensorProto
     from skl2onnx import update_registered_converter
     from skl2onnx.common import data_types as kinds
@@ -62,28 +65,54 @@ if TYPE_CHECKING:
 
 _INTEGERS = (
     kinds.BooleanTensorType,
-    *(getattr(kinds, f"{sign}Int{bits}TensorType") for sign in ("", "U") for bits in (8, 16, 32, 64)),
+    kinds.Int8TensorType,
+    kinds.Int16TensorType,
+    kinds.Int32TensorType,
+    kinds.Int64TensorType,
+    kinds.UInt8TensorType,
+    kinds.UInt16TensorType,
+    kinds.UInt32TensorType,
+    kinds.UInt64TensorType,
 )
 _FLOATS = (kinds.FloatTensorType, kinds.DoubleTensorType)
-_OPSET = 18  # the first with operators on bits
-_LOOK_UP_VERSION = 2  # of ``LabelEncoder``: the latest that skl2onnx writes
+
+_OPSET = 18
+"""The first with operators on bits."""
+
+_LOOK_UP_VERSION = 2
+"""Of ``LabelEncoder``: the latest that skl2onnx writes."""
 
 
 def register() -> None:
     """Tell `skl2onnx` how the models of this library are converted; a second call changes nothing.
 
     The option ``tokens``, a list, says which tokens the graph of a hashed memory shall know:
-    ``to_onnx(pipeline, X, options={id(pipeline[-1]): {"tokens": [...]}})``. The option ``zipmap`` is taken and has no
-    effect: probabilities are one matrix, labels in the order of `classes_`.
+    ``to_onnx(pipeline, X, options={id(pipeline[-1]): {"tokens": [...]}})``. The option ``zipmap``
+    is taken and has no effect: probabilities are one matrix, labels in the order of `classes_`.
     """
     options = {"tokens": None, "zipmap": [True, False]}
     for model in (MemoryClassifier, MeMoClassifier, MemoryRegressor):
         name = f"Hammemo{model.__name__}"
-        update_registered_converter(model, name, _set_types, _convert, parser=_declare, options=options)
+        update_registered_converter(
+            model,
+            name,
+            _set_types,
+            _convert,
+            parser=_declare_outputs,
+            options=options,
+        )
 
 
-def _declare(scope: Any, model: Learner, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
-    """Declare the two outputs of a classifier, or that of numbers: what `skl2onnx` calls a parser."""
+def _declare_outputs(
+    scope: Any,
+    model: Learner,
+    inputs: list[Any],
+    custom_parsers: Any = None,  # noqa: ARG001
+) -> list[Any]:
+    """Declare the two outputs of a classifier, or the one of a regressor.
+
+    This is what `skl2onnx` calls a parser.
+    """
     check_is_fitted(model)
     operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
     operator.inputs = inputs
@@ -97,14 +126,16 @@ def _declare(scope: Any, model: Learner, inputs: list[Any], custom_parsers: Any 
 
 
 def _set_types(operator: Any) -> None:
-    """Set the types of the outputs: what `skl2onnx` calls a shape calculator."""
-    n, model = operator.inputs[0].get_first_dimension(), operator.raw_operator
+    """Set the types of the outputs. This is what `skl2onnx` calls a shape calculator."""
+    n = operator.inputs[0].get_first_dimension()
+    model = operator.raw_operator
     if isinstance(model, MemoryRegressor):
         operator.outputs[0].type = kinds.DoubleTensorType([n, 1])
         return
     classes = model.classes_
-    strings = label_values(classes).dtype == object
-    operator.outputs[0].type = (kinds.StringTensorType if strings else kinds.Int64TensorType)([n])
+    has_strings = label_values(classes).dtype == object
+    label_type = kinds.StringTensorType if has_strings else kinds.Int64TensorType
+    operator.outputs[0].type = label_type([n])
     operator.outputs[1].type = kinds.DoubleTensorType([n, len(classes)])
 
 
@@ -112,124 +143,200 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the nodes of a model."""
     model: Learner = operator.raw_operator
     if container.target_opset_any_domain("") < _OPSET:
-        raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
-    asked = container.get_options(model).get("tokens")
+        problem = f"target_opset={container.target_opset}"
+        raise ValueError(f"{problem}: a graph of hammemo needs {_OPSET} or more.")
+    tokens = container.get_options(model).get("tokens")
+    inputs = operator.inputs
     if isinstance(model, MemoryRegressor):
-        numbers = model.compile().graph(tokens=asked)
-        _check_columns(model, operator.inputs)
-        ops = _Added(scope, container, numbers.constants)
-        ops.rename(_of_numbers(ops, numbers, operator.inputs), operator.outputs[0].full_name)
-        return
-    predictor, tokens = model.compile(), None if asked is None else Vocabulary.of(asked)
-    if asked is None and predictor.cells is None:
-        tokens = carried_tokens(predictor.compiled)
-    graph = predictor.graph(tokens)
-    _check_columns(model, operator.inputs)
-    ops = _Added(scope, container, graph.constants)
-    if isinstance(graph, TreeGraph):
-        scores = _of_numbers(ops, graph, operator.inputs)
+        number_graph = model.compile().graph(tokens=tokens)
+        _check_columns(model, inputs)
+        ops = _ContainerOperations(scope, container, number_graph.constants)
+        answers = [_add_row_scores(ops, number_graph, inputs)]
     else:
-        assert isinstance(graph, Graph)
-        parts = [_numbers(ops, given, graph.tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
-        scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))
-    answers = [ops.winner(scores, graph.classes), _second(ops, scores, predictor.vote, len(graph.classes))]
+        predictor = model.compile()
+        if tokens is not None:
+            tokens = Vocabulary.of(tokens)
+        elif predictor.cells is None:
+            tokens = list_tokens(predictor.compiled)
+        graph = predictor.graph(tokens)
+        _check_columns(model, inputs)
+        ops = _ContainerOperations(scope, container, graph.constants)
+        if isinstance(graph, TreeGraph):
+            scores = _add_row_scores(ops, graph, inputs)
+        else:
+            assert isinstance(graph, Graph)
+            scores = _add_token_scores(ops, graph, inputs, predictor.missing)
+        second = _add_probabilities(ops, scores, predictor.vote, len(graph.classes))
+        answers = [ops.winner(scores, graph.classes), second]
     for answer, output in zip(answers, operator.outputs, strict=True):
         ops.rename(answer, output.full_name)
 
 
 def _check_columns(model: Learner, inputs: Sequence[Any]) -> None:
-    """Refuse inputs of another number of columns, or with the names of the model's columns in another order.
+    """Refuse inputs of another number of columns, or with the model's columns in another order.
 
-    Only a graph with one input per column has names to compare: a matrix, or what a step before makes, comes in order.
+    Only a graph with one input per column has names to compare: a matrix, or what an earlier step
+    makes, comes in order.
     """
     columns = model.state.columns
-    widths = [one.type.shape[1] for one in inputs]
+    widths = [graph_input.type.shape[1] for graph_input in inputs]
     if sum(widths) != columns.n:
-        raise ValueError(f"The model was fitted on {columns.n} columns; the graph is given {sum(widths)}.")
-    learned = columns.listed()
-    given = [one.raw_name for one in inputs]
-    if learned is None or set(widths) != {1} or not set(given) & set(learned):
+        fitted = f"The model was fitted on {columns.n} columns"
+        raise ValueError(f"{fitted}; the graph is given {sum(widths)}.")
+    learned_names = columns.listed()
+    names = [graph_input.raw_name for graph_input in inputs]
+    if learned_names is None or set(widths) != {1} or not set(names) & set(learned_names):
         return
-    if given != learned:
+    if names != learned_names:
         raise ValueError(
-            f"The inputs of the graph are {given}, and the model was fitted to the columns {learned}: name these, in "
-            "this order, in initial_types."
+            f"The inputs of the graph are {names}, and the model was fitted to the columns "
+            f"{learned_names}: name these, in this order, in initial_types."
         )
 
 
-def _of_numbers(ops: _Added, graph: TreeGraph | NumberGraph, inputs: Sequence[Any]) -> OnnxValue:
-    """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
-    parts = [(given, j) for given in inputs for j in range(given.type.shape[1])]
-    columns = [(given, ops.given(given.full_name)[:, j]) for given, j in parts]
-    values, places = [], []
-    for (given, column), kind in zip(columns, graph.rows.kinds, strict=True):
-        if isinstance(given.type, kinds.StringTensorType) != (kind == ColumnKind.NAMES):
-            wanted = "names, strings" if kind == ColumnKind.NAMES else "numbers"
-            raise TypeError(f"{given.raw_name!r} is a {type(given.type).__name__}: this column was learnt as {wanted}.")
-        if kind == ColumnKind.NAMES:
-            places.append(ops.listed(column, graph.rows.tokens, strings=True))
+def _add_row_scores(
+    ops: _ContainerOperations,
+    graph: TreeGraph | NumberGraph,
+    inputs: Sequence[Any],
+) -> OnnxValue:
+    """Return the scores of a table with numbers.
+
+    Its columns come one by one or, if all are numbers, side by side.
+    """
+    columns = []
+    for graph_input in inputs:
+        matrix = ops.read_input(graph_input.full_name)
+        columns += [(graph_input, matrix[:, j]) for j in range(graph_input.type.shape[1])]
+    values = []
+    places = []
+    for (graph_input, column), kind in zip(columns, graph.rows.kinds, strict=True):
+        is_name = kind == ColumnKind.NAMES
+        if isinstance(graph_input.type, kinds.StringTensorType) != is_name:
+            type_name = type(graph_input.type).__name__
+            learned_kind = "names, strings" if is_name else "numbers"
+            problem = f"{graph_input.raw_name!r} is a {type_name}"
+            raise TypeError(f"{problem}: this column was learnt as {learned_kind}.")
+        if is_name:
+            places.append(ops.look_up(column, graph.rows.tokens, strings=True))
         else:
             values.append(column.double())
-    found: OnnxValue = graph.scores(ops, values, places)
-    return found
+    scores: OnnxValue = graph.scores(ops, values, places)
+    return scores
 
 
-def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j: int) -> OnnxValue:
-    """Return the columns of one input as the numbers that a graph takes."""
-    kind, name = given.type, ops.given(given.full_name)
-    if tokens is None:
-        if not isinstance(kind, _INTEGERS):
-            raise ValueError(
-                f"The graph of a hashed memory takes integers, and {given.raw_name!r} is a {type(kind).__name__}: use "
-                "OrdinalEncoder(dtype=np.int64), or list the tokens, options={id(model): {'tokens': [...]}}."
-            )
-        return ops.node("Cast", [name], to=TensorProto.INT64)
-    if isinstance(kind, kinds.StringTensorType):
-        return ops.listed(name, tokens, strings=True)
-    if isinstance(kind, _INTEGERS):
-        return ops.listed(ops.node("Cast", [name], to=TensorProto.INT64), tokens, strings=False)
-    if isinstance(kind, _FLOATS):
-        single = isinstance(kind, kinds.FloatTensorType)
-        return _places_of_floats(ops, name.double(), tokens, missing, given.raw_name if single else None, j)
-    raise TypeError(f"{given.raw_name!r} is a {type(kind).__name__}: tokens are strings, integers or floats.")
-
-
-def _places_of_floats(
-    ops: _Added, given: OnnxValue, tokens: Vocabulary, missing: str, single: str | None, j: int
+def _add_token_scores(
+    ops: _ContainerOperations,
+    graph: Graph,
+    inputs: Sequence[Any],
+    missing: str,
 ) -> OnnxValue:
-    """Return the places of floats in a list; `single` names an input of float32, which holds fewer numbers."""
-    if single is not None and (tokens.floats != tokens.floats.astype(np.float32)).any():
+    """Return the scores of rows of tokens."""
+    parts = []
+    for j, graph_input in enumerate(inputs):
+        if graph.tokens is None:
+            parts.append(_read_integers(ops, graph_input))
+        else:
+            parts.append(_look_up_tokens(ops, graph_input, graph.tokens, missing, place=j))
+    numbers = parts[0] if len(parts) == 1 else ops.join(parts)
+    scores: OnnxValue = graph.scores(ops, numbers)
+    return scores
+
+
+def _read_integers(ops: _ContainerOperations, graph_input: Any) -> OnnxValue:
+    """Return the columns of one input for a graph that hashes integers."""
+    kind = graph_input.type
+    if not isinstance(kind, _INTEGERS):
+        type_name = type(kind).__name__
         raise ValueError(
-            f"The model has tokens such as {tokens.floats[0]!r} that float32 does not hold: use DoubleTensorType for "
-            f"{single!r}."
+            f"The graph of a hashed memory takes integers, and {graph_input.raw_name!r} is a "
+            f"{type_name}: use OrdinalEncoder(dtype=np.int64), or list the tokens, "
+            "options={id(model): {'tokens': [...]}}."
         )
+    return ops.node("Cast", [ops.read_input(graph_input.full_name)], to=TensorProto.INT64)
+
+
+def _look_up_tokens(
+    ops: _ContainerOperations,
+    graph_input: Any,
+    tokens: Vocabulary,
+    missing: str,
+    *,
+    place: int,
+) -> OnnxValue:
+    """Return the columns of one input as places in a list of tokens."""
+    kind = graph_input.type
+    values = ops.read_input(graph_input.full_name)
+    if isinstance(kind, kinds.StringTensorType):
+        return ops.look_up(values, tokens, strings=True)
+    if isinstance(kind, _INTEGERS):
+        words = ops.node("Cast", [values], to=TensorProto.INT64)
+        return ops.look_up(words, tokens, strings=False)
+    if isinstance(kind, _FLOATS):
+        if isinstance(kind, kinds.FloatTensorType):
+            _check_single_precision(tokens, graph_input.raw_name)
+        return _look_up_floats(ops, values.double(), tokens, missing, place=place)
+    type_name = type(kind).__name__
+    problem = f"{graph_input.raw_name!r} is a {type_name}"
+    raise TypeError(f"{problem}: tokens are strings, integers or floats.")
+
+
+def _check_single_precision(tokens: Vocabulary, name: str) -> None:
+    """Refuse an input of float32 where tokens are numbers that it does not hold."""
+    if (tokens.floats != tokens.floats.astype(np.float32)).any():
+        raise ValueError(
+            f"The model has tokens such as {tokens.floats[0]!r} that float32 does not hold: use "
+            f"DoubleTensorType for {name!r}."
+        )
+
+
+def _look_up_floats(
+    ops: _ContainerOperations,
+    values: OnnxValue,
+    tokens: Vocabulary,
+    missing: str,
+    *,
+    place: int,
+) -> OnnxValue:
+    """Return the places of floats in a list of tokens, whose whole numbers are integers."""
     whole = tokens.ints.astype(np.float64)
-    exact = _as_integers(whole) == tokens.ints  # others are no float
-    keys = np.concatenate([whole[exact], tokens.floats])
-    places = np.concatenate([np.flatnonzero(exact), len(whole) + np.arange(len(tokens.floats))])
-    found: OnnxValue = Search.of(f"floats.{j}", keys, places, ops.constants).find(ops, given)
+    is_exact = _as_integers(whole) == tokens.ints  # no float equals the others
+    keys = np.concatenate([whole[is_exact], tokens.floats])
+    float_places = len(whole) + np.arange(len(tokens.floats))
+    places = np.concatenate([np.flatnonzero(is_exact), float_places])
+    search = Search.of(f"floats.{place}", keys, places, ops.constants)
+    token_places: OnnxValue = search.find(ops, values)
     if missing != "token":
-        return found  # NaN equals no token
-    place = int(tokens.find(Vocabulary.of([MISSING]))[0])
-    return ops.where(ops.node("IsNaN", [given]), ops.word(place), found)
+        return token_places  # NaN equals no token
+    missing_place = int(tokens.find(Vocabulary.of([MISSING]))[0])
+    return ops.where(ops.node("IsNaN", [values]), ops.word(missing_place), token_places)
 
 
 def _as_integers(whole: Floats) -> Ints:
-    """Return whole floats as integers; 2^63, where the largest integers are rounded to, as one that is no token."""
+    """Return whole floats as integers.
+
+    The largest integers are rounded to 2^63, which becomes an integer that is no token.
+    """
     return np.where(whole < 2.0**63, whole, -(2.0**63)).astype(np.int64)
 
 
-def _second(ops: _Added, scores: OnnxValue, vote: Vote, n_labels: int) -> OnnxValue:
+def _add_probabilities(
+    ops: _ContainerOperations,
+    scores: OnnxValue,
+    vote: Vote,
+    n_labels: int,
+) -> OnnxValue:
     """Return probabilities, where the vote gives them, else scores."""
     if not vote.has_probabilities:
         return ops.node("Identity", [scores])
-    found, share = ops.node("Softmax", [scores], axis=1), vote.uniform_share
+    probabilities = ops.node("Softmax", [scores], axis=1)
+    share = vote.uniform_share
     if not share:
-        return found
-    return found * ops.initializer(np.array(1 - share)) + ops.initializer(np.array(share / n_labels))
+        return probabilities
+    uniform = ops.initializer(np.array(share / n_labels))
+    return probabilities * ops.initializer(np.array(1 - share)) + uniform
 
 
-class _Added(OnnxOperations):
+class _ContainerOperations(OnnxOperations):
     """Operations whose nodes and tensors go into a container of `skl2onnx`."""
 
     def __init__(self, scope: Any, container: Any, constants: dict[str, Array]) -> None:
@@ -238,11 +345,18 @@ class _Added(OnnxOperations):
         self._container = container
 
     def add_node(self, operator: str, inputs: list[str], domain: str, **attributes: Any) -> str:
-        """Add a node, and return the name of what it makes."""
-        made = str(self._scope.get_unique_variable_name("hammemo"))
-        kind = {"op_domain": domain, "op_version": _LOOK_UP_VERSION if domain else None, **attributes}
-        self._container.add_node(operator, inputs, [made], name=self._scope.get_unique_operator_name(operator), **kind)
-        return made
+        """Add a node, and return the name of its output."""
+        output = str(self._scope.get_unique_variable_name("hammemo"))
+        self._container.add_node(
+            operator,
+            inputs,
+            [output],
+            name=self._scope.get_unique_operator_name(operator),
+            op_domain=domain,
+            op_version=_LOOK_UP_VERSION if domain else None,
+            **attributes,
+        )
+        return output
 
     def add_tensor(self, tensor: onnx.TensorProto) -> str:
         """Add a tensor, and return its name."""
@@ -250,6 +364,7 @@ class _Added(OnnxOperations):
         self._container.initializers.append(tensor)
         return str(tensor.name)
 
-    def rename(self, made: OnnxValue, name: str) -> None:
-        """Give what a node makes another name."""
-        self._container.add_node("Identity", [made.name], [name], name=self._scope.get_unique_operator_name("Identity"))
+    def rename(self, value: OnnxValue, name: str) -> None:
+        """Give the output of a node another name."""
+        node_name = self._scope.get_unique_operator_name("Identity")
+        self._container.add_node("Identity", [value.name], [name], name=node_name)

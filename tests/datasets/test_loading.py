@@ -10,7 +10,7 @@ import pytest
 
 import shipped_data
 from hammemo import datasets
-from hammemo.datasets.loading import SESSIONS, TABLES, _text
+from hammemo.datasets.loading import SESSIONS, TABLES, _read_text
 from places import SHARED
 
 SHAPES = {"car": (1728, 6, 4), "flights": (10_000, 8, 2), "splice": (3190, 60, 3), "tic-tac-toe": (958, 9, 2)}
@@ -80,4 +80,4 @@ def test_every_file_has_a_source_and_a_licence_and_all_are_small() -> None:
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the sources of the data")
 def test_the_files_are_what_the_script_makes() -> None:
     for name, text in shipped_data.contents(SHARED / "tables", SHARED / "sessions").items():
-        assert _text(f"{name}.gz") == text, name
+        assert _read_text(f"{name}.gz") == text, name

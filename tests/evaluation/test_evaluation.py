@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, top_k_accur
 
 from hammemo import MemoryClassifier
 from hammemo.evaluation import measures as evaluation
-from hammemo.evaluation.measures import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
+from hammemo.evaluation.measures import BAYES, MAJORITY, MODEL, answer_all, evaluate, naive_bayes
 from hammemo.evaluation.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
 from hammemo.votes import Mixture
 
@@ -215,7 +215,7 @@ def test_one_label_and_no_rows_to_ask() -> None:
     documents = DocumentMaterial([np.arange(9), np.arange(2)], 3)
     with pytest.raises(ValueError, match="nothing to ask"):
         evaluate(MemoryClassifier(), documents, Split("", [(np.array([0]), np.array([1]))]))
-    assert len(asked_of(MemoryClassifier().fit([["a"]], ["x"]), np.empty((0, 1), object), np.empty(0)).right) == 0
+    assert len(answer_all(MemoryClassifier().fit([["a"]], ["x"]), np.empty((0, 1), object), np.empty(0)).right) == 0
 
 
 def test_the_figure_has_confusion_and_calibration() -> None:

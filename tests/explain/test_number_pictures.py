@@ -169,7 +169,7 @@ def test_the_figures_of_an_evaluation_name_both_learners_and_cut_no_dot(monkeypa
     X, y = houses()
     rows = X.to_numpy(object)
     material = TableMaterial(rows, y, is_target=True)
-    monkeypatch.setattr(TableMaterial, "learnt_by", lambda self, peer, rows: peer.fit(*self.examples(rows)))
+    monkeypatch.setattr(TableMaterial, "fit", lambda self, peer, rows: peer.fit(*self.examples(rows)))
     panels: Any = evaluate_numbers(MemoryRegressor(), material, folds(material, 2), peers={"peer": Mean()}).plot().axes
     left, right = panels
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["this model", "peer"]

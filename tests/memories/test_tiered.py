@@ -61,7 +61,7 @@ def test_a_stream_is_learnt_as_its_examples_are(
             memory.reserve(Examples.of([[0, 1, 2]], ["x"]))
     blocks = list(stream_blocks(np.array(tokens), 3, block_tokens=block))
     fast.add_blocks(blocks, chosen)
-    plain.edited(lambda memory: Memory.update_from_blocks(memory, blocks, chosen))
+    plain.apply_edit(lambda memory: Memory.update_from_blocks(memory, blocks, chosen))
     assert fast.state_bytes() == plain.state_bytes()
 
 

@@ -31,7 +31,7 @@ INNER: dict[str, Callable[[MemoryClassifier], Any]] = {
     "fit_stream": lambda clf: clf.fit_stream([["q", "r"]], h=1),
     "merge": lambda clf: clf.merge(learnt()),
     "learn_one": lambda clf: clf.learn_one(["q"], "r"),
-    "refit": lambda clf: clf.edited(lambda model: None),
+    "refit": lambda clf: clf.apply_edit(lambda model: None),
 }
 OUTER: dict[str, Callable[[MemoryClassifier, Any], Any]] = {
     "partial_fit_stream": lambda clf, tokens: clf.partial_fit_stream(tokens),

@@ -58,7 +58,7 @@ def _with_line(code: Any) -> tuple[int, int]:
 
 LOCKED = {
     function.__code__: _with_line(function.__code__)
-    for function in (_versions.Versioned.edited, OneBlasThread.__enter__, OneBlasThread.__exit__)
+    for function in (_versions.Versioned.apply_edit, OneBlasThread.__enter__, OneBlasThread.__exit__)
 }
 
 

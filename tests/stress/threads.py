@@ -53,13 +53,13 @@ class Noted(MemoryClassifier):
     journal: list[Any]
     doing = threading.local()
 
-    def edited(self, change: Callable[[Any], Any]) -> Any:
+    def apply_edit(self, change: Callable[[Any], Any]) -> Any:
         def noted(model: Any) -> Any:
             result = change(model)
             self.journal.append(Noted.doing.edit)  # edits queue, so this is the order of the versions
             return result
 
-        return super().edited(noted)
+        return super().apply_edit(noted)
 
 
 def example(rng: np.random.Generator) -> tuple[list[list[Any]], list[Any]]:

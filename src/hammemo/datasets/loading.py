@@ -1,8 +1,9 @@
 """Read the tables and visits that are part of the package.
 
-Each is one compressed text file in this folder: a table is CSV with a header, the label in the last column; visits are
-one line each, the numbers of the items in the order of the clicks. All values of tables are strings. Files are read
-again with each call, so a change of what is returned changes no other copy.
+Each is one compressed text file in this folder: a table is CSV with a header, the label in the last
+column; visits are one line each, the numbers of the items in the order of the clicks. All values of
+tables are strings. Files are read again with each call, so a change of what is returned changes no
+other copy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SESSIONS: Final = ("learnt", "asked")
 
 
 @overload
-def load_table(name: str, *, as_frame: Literal[False] = ...) -> tuple[NDArray[np.str_], NDArray[np.str_]]: ...
+def load_table(
+    name: str, *, as_frame: Literal[False] = ...
+) -> tuple[NDArray[np.str_], NDArray[np.str_]]: ...
 @overload
 def load_table(name: str, *, as_frame: bool) -> tuple[Any, Any]: ...
 def load_table(name: str, *, as_frame: bool = False) -> tuple[Any, Any]:
@@ -35,9 +38,12 @@ def load_table(name: str, *, as_frame: bool = False) -> tuple[Any, Any]:
     Parameters
     ----------
     name : {"car", "flights", "splice", "tic-tac-toe"}
-        - "car": 1,728 cars by price, upkeep, doors, persons, luggage and safety: how acceptable each is (UCI).
-        - "flights": 10,000 flights from New York's airports in 2013: late at their destination or not.
-        - "splice": 3,190 pieces of DNA of 60 letters: a splice site in the middle, of which kind, or none (UCI).
+        - "car": 1,728 cars by price, upkeep, doors, persons, luggage and safety: how acceptable
+          each is (UCI).
+        - "flights": 10,000 flights from New York's airports in 2013: late at their destination or
+          not.
+        - "splice": 3,190 pieces of DNA of 60 letters: a splice site in the middle, of which kind,
+          or none (UCI).
         - "tic-tac-toe": 958 boards at the end of a game: has the first player won? (UCI)
     as_frame : bool
         Return pandas' DataFrame and Series, with the names of the columns.
@@ -49,8 +55,8 @@ def load_table(name: str, *, as_frame: bool = False) -> tuple[Any, Any]:
 
     Notes
     -----
-    Sources and licences are in ``README.md`` in the folder of this package; a publication that uses a table names its
-    source.
+    Sources and licences are in ``README.md`` in the folder of this package; a publication that uses
+    a table names its source.
 
     Examples
     --------
@@ -62,15 +68,19 @@ def load_table(name: str, *, as_frame: bool = False) -> tuple[Any, Any]:
     ['buying', 'maint', 'doors', 'persons', 'lug_boot', 'safety']
     """
     if name not in TABLES:
-        raise ValueError(f"name={name!r} is not one of the tables: use {', '.join(map(repr, TABLES))}.")
-    header, *rows = csv.reader(io.StringIO(_text(f"{name}.csv.gz")))
+        raise ValueError(
+            f"name={name!r} is not one of the tables: use {', '.join(map(repr, TABLES))}."
+        )
+    header, *rows = csv.reader(io.StringIO(_read_text(f"{name}.csv.gz")))
     table = np.array(rows)
     if not as_frame:
         return table[:, :-1], table[:, -1]
     try:
         import pandas as pd
     except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas, or leave as_frame out.") from error
+        raise ImportError(
+            "as_frame=True needs pandas: pip install pandas, or leave as_frame out."
+        ) from error
     frame = pd.DataFrame(table.astype(object), columns=header)
     return frame[header[:-1]], frame[header[-1]]
 
@@ -78,9 +88,9 @@ def load_table(name: str, *, as_frame: bool = False) -> tuple[Any, Any]:
 def load_sessions() -> tuple[list[list[int]], list[list[int]]]:
     """Return real visits of a web shop: the items that were clicked, in their order.
 
-    They are the example data of bol.com's recommender Serenade: 23,753 visits to learn, 18,009 items, and 302 later
-    visits to ask about, without items that were not clicked before. Items are numbered in the order of their first
-    click.
+    They are the example data of bol.com's recommender Serenade: 23,753 visits to learn, 18,009
+    items, and 302 later visits to ask about, without items that were not clicked before. Items are
+    numbered in the order of their first click.
 
     Returns
     -------
@@ -94,12 +104,16 @@ def load_sessions() -> tuple[list[list[int]], list[list[int]]]:
     >>> len(learnt), len(asked), learnt[3]
     (23753, 302, [9, 10, 11, 10, 12, 10, 13])
     """
-    learnt, asked = (
-        [[int(item) for item in line.split()] for line in _text(f"sessions-{split}.txt.gz").splitlines()]
-        for split in SESSIONS
-    )
-    return learnt, asked
+    past, later = map(_read_visits, SESSIONS)
+    return past, later
 
 
-def _text(name: str) -> str:
+def _read_visits(part: str) -> list[list[int]]:
+    """Return the visits of a part, the items of each as numbers."""
+    lines = _read_text(f"sessions-{part}.txt.gz").splitlines()
+    return [[int(item) for item in line.split()] for line in lines]
+
+
+def _read_text(name: str) -> str:
+    """Return the text of a compressed file in this folder."""
     return gzip.decompress((files(__package__) / name).read_bytes()).decode("ascii")

@@ -50,7 +50,7 @@ def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
         take_state(private, after)
         known["version_"] = known.get("version_", 0) + 1
 
-    model.edited(changed)
+    model.apply_edit(changed)
 
 
 def known_state(model: object) -> Any:

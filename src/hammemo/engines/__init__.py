@@ -16,7 +16,7 @@ them; `segments` learns a table that no process holds. Imports
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -44,8 +44,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array
-    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.tasks.labels.layout import LabelState
+    from hammemo.engines.jobs import Groups
+    from hammemo.engines.segments import SegmentsJob
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.memories import Memory
+    from hammemo.stores.kept import ModelStore
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]
@@ -67,7 +71,7 @@ def fit_documents(
     Parameters
     ----------
     estimator : MemoryClassifier
-        Its parameters are used; what it may have learnt is not.
+        Its parameters are used; what it may have learned is not.
     source : Source, or what `open_source` takes
         The documents.
     h : int
@@ -106,56 +110,35 @@ def fit_documents(
         raise ValueError(
             f"There is nothing to learn: no document of the source has more than h={h} tokens."
         )
-    chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
+    if isinstance(classes, (int, np.integer)):
+        classes = _frequent(block, int(classes))
     model: MemoryClassifier = clone(estimator)
     documents = np.split(block.tokens, block.starts[1:])  # filled up already
-    model.partial_fit_stream(documents, h, short="drop", classes=chosen, layout=layout)
-    labels = None if chosen is None else Vocabulary.of(label_array(chosen))
+    model.partial_fit_stream(documents, h, short="drop", classes=classes, layout=layout)
+    labels = None if classes is None else Vocabulary.of(label_array(classes))
+    windows = _Windows(h=int(h), short=short, pad=pad, labels=labels)
     state = model.state
-    template = state.memory.empty_like()
     kept = None if state.store is None else state.store.emptied()
     groups = machines.groups(source)
-    manifest = describe_job(
-        source,
-        groups,
-        kept,
-        tokens=source.tokens,
-        column=source.column,
-        h=int(h),
-        short=short,
-        pad=pad,
-        classes=None if labels is None else labels.tolist(),
-        memory=type(template).__name__,
-        layout=template.fingerprint(),
-    )
-    saved = machines.checkpoint(manifest)
-    reader = replace(source, files=())
-    job = Job(
-        template,
-        reader,
-        h,
-        short=short,
-        pad=pad,
-        labels=labels,
-        checkpoint=saved,
-        kept=kept,
-    )
     tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
-    # threads are worth it where neither reading nor counting is Python code
-    is_compiled = isinstance(template, Hashed) and template.is_compiled
-    is_of_numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
-    kind = "threads" if is_compiled and is_of_numbers else "processes"
-    memory, work = machines.count(
-        job, groups, sample=state.memory, manifest=manifest, tell=tell, kind=kind
+    memory, work = _count_windows(
+        state.memory,
+        source,
+        windows,
+        groups,
+        machines=machines,
+        tell=tell,
+        kept=kept,
+        block=block,
     )
     if labels is not None:
         memory.declare(labels)
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
-    examples = block.examples()  # the sample is part of the source, so all of them are stored
-    cutting = Cutting(short, pad)
-    sample = examples if labels is None else examples.only(labels)
+    # the sample is part of the source, so all its examples are stored
+    sample = block.examples() if labels is None else block.examples().only(labels)
     settings = model.settings()
+    cutting = Cutting(short, pad)
 
     def take_counts(_: Any) -> LabelState:
         return with_counted_stream(
@@ -165,6 +148,73 @@ def fit_documents(
     edit(model, take_counts)
     machines.finish(model, work)
     return model
+
+
+class _Windows(NamedTuple):
+    """How documents become examples."""
+
+    h: int
+    short: Literal["drop", "pad"]
+    pad: Any
+    labels: Vocabulary | None
+    """The only labels that are learned; None for all."""
+
+
+def _count_windows(
+    sample: Memory,
+    source: Source,
+    windows: _Windows,
+    groups: Groups,
+    *,
+    machines: Machines,
+    tell: GroupObserver,
+    kept: ModelStore | None,
+    block: Block,
+) -> tuple[Memory, SegmentsJob | None]:
+    """Count the windows of all documents under the layout of `sample`, which has counted a `block`.
+
+    It returns the memory, and what has made segments, if any.
+    """
+    template = sample.empty_like()
+    labels = windows.labels
+    manifest = describe_job(
+        source,
+        groups,
+        kept,
+        tokens=source.tokens,
+        column=source.column,
+        h=windows.h,
+        short=windows.short,
+        pad=windows.pad,
+        classes=None if labels is None else labels.tolist(),
+        memory=type(template).__name__,
+        layout=template.fingerprint(),
+    )
+    job = Job(
+        template,
+        replace(source, files=()),
+        windows.h,
+        short=windows.short,
+        pad=windows.pad,
+        labels=labels,
+        checkpoint=machines.checkpoint(manifest),
+        kept=kept,
+    )
+    return machines.count(
+        job,
+        groups,
+        sample=sample,
+        manifest=manifest,
+        tell=tell,
+        kind=_choose_workers(template, source, block),
+    )
+
+
+def _choose_workers(memory: Memory, source: Source, block: Block) -> str:
+    """Return "threads" where neither reading nor counting is Python code, else "processes"."""
+    is_compiled = isinstance(memory, Hashed) and memory.is_compiled
+    is_of_numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
+    return "threads" if is_compiled and is_of_numbers else "processes"
 
 
 def fit_table(
@@ -184,7 +234,7 @@ def fit_table(
     Parameters
     ----------
     estimator : MemoryClassifier or MemoryRegressor
-        Its parameters are used; what it may have learnt is not.
+        Its parameters are used; what it may have learned is not.
     table : TableFiles, or what `open_table` takes
         Files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They
         are read twice, so what can be read only once is refused.

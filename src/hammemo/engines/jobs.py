@@ -6,7 +6,7 @@ memory becomes arrays and arrays a memory; nothing is pickled.
 **Checkpoints.** A folder remembers what is done, so that a job whose driver died is started
 again and repeats nothing. The folder, on this machine or on object storage, holds
 ``manifest.json``, which says whose job it is, and one file for each group of shards that has
-been learnt: 32 bytes of BLAKE2b and then the state, as safetensors. A file is written beside
+been learned: 32 bytes of BLAKE2b and then the state, as safetensors. A file is written beside
 its place and renamed (object stores show a file only when it is whole), so that it is there or
 it is not; one that is damaged all the same does not match its digest and counts as not there.
 """
@@ -215,7 +215,7 @@ class GroupReport:
 
 @dataclass(frozen=True)
 class GroupJob(ABC):
-    """All that a task must know except which shards are its own: what is learnt, and how.
+    """All that a task must know except which shards are its own: what is learned, and how.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ class GroupObserver:
             self._on_progress(self._done, self._total)
 
     def __call__(self, report: GroupReport) -> None:
-        """Take the report of a group that is learnt."""
+        """Take the report of a group that is learned."""
         if self.kept is not None and report.kept is not None:
             self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
         if self._on_report is not None:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.engines.jobs import (
     Arrays,
     GroupJob,
@@ -80,7 +80,7 @@ def run(
 def _learn_all(
     ray: Any, job: GroupJob, groups: Groups, workers: int | None
 ) -> Iterator[tuple[int, GroupReport, Any]]:
-    """Yield each group, its report and a reference to its state, the first that is learnt first.
+    """Yield each group, its report and a reference to its state, the first that is learned first.
 
     Few at a time.
     """
@@ -132,7 +132,9 @@ def _connect(address: str | None, workers: int | None) -> Iterator[Any]:
 
     What a task raises comes as it is, and where Ray gives up, the error says what to do.
     """
-    with needed("engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"):
+    with explain_missing(
+        "engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"
+    ):
         import ray
     is_own = not ray.is_initialized()
     if is_own:

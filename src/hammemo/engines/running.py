@@ -214,7 +214,7 @@ class Machines:
     def _in_segments(
         self, job: GroupJob, manifest: Manifest, sample: Memory, segments: int
     ) -> SegmentsJob:
-        """Return what a fit in segments must know, or refuse what cannot be learnt so."""
+        """Return what a fit in segments must know, or refuse what cannot be learned so."""
         if not isinstance(sample, InSegments) or tabled(sample.sites):
             raise ValueError(
                 "segments= cuts an exact table of sites with positions: use memory='exact' or "

@@ -70,7 +70,7 @@ class SegmentsJob:
     Parameters
     ----------
     job : GroupJob
-        What is learnt, and how.
+        What is learned, and how.
     folder : str
         The folder of the model.
     runs_name, segments_name : str
@@ -220,7 +220,7 @@ def _digest(value: Any) -> str:
 def run_segments(
     work: SegmentsJob, groups: Groups, spread: Spread, tell: GroupObserver
 ) -> InSegments:
-    """Return a memory that has learnt all groups, its table in segments."""
+    """Return a memory that has learned all groups, its table in segments."""
     os.makedirs(work.runs_folder, exist_ok=True)
     memory = work.template.empty_like()
     n_ranges = len(work.cuts) + 1

@@ -458,7 +458,7 @@ def fit_rows(
     classes: Any = None,
     layout: MemoryClassifier | None = None,
 ) -> tuple[Front, TableSchema]:
-    """Return a copy of the estimator that has learnt the rows of files, and how they were read.
+    """Return a copy of the estimator that has learned the rows of files, and how they were read.
 
     Parameters
     ----------

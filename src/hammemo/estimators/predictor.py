@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
 from hammemo.kernels.cells import Cells, TreeCells
@@ -268,14 +268,14 @@ class Predictor(ReadsQuestions, Answering):
 
 def torch_module(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> TorchPredictor:
     """Return a graph as a torch module."""
-    with needed("to_torch needs torch: pip install 'hammemo[torch]'"):
+    with explain_missing("to_torch needs torch: pip install 'hammemo[torch]'"):
         from hammemo.portable.torch_module import TorchPredictor
     return TorchPredictor(graph, form)
 
 
 def write_onnx(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path: str | os.PathLike[str]) -> None:
     """Write a graph as an ONNX file."""
-    with needed("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
+    with explain_missing("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
         from hammemo.portable.onnx_graph import onnx_model
     Path(path).write_bytes(onnx_model(graph, form).SerializeToString())
 

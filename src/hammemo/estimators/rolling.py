@@ -102,7 +102,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
     ) -> Self:
         """Forget everything, learn (X, y) and keep what is in the window."""
-        self.edited(lambda window: window.take_in(X, y, None, sample_weight, times, reset=True))
+        self.apply_edit(lambda window: window.take_in(X, y, None, sample_weight, times, reset=True))
         return self
 
     def partial_fit(
@@ -123,7 +123,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
             now, ``time.time()``.
         """
-        self.edited(lambda window: window.take_in(X, y, classes, sample_weight, times))
+        self.apply_edit(lambda window: window.take_in(X, y, classes, sample_weight, times))
         return self
 
     def expire(self: Self, now: Any = None) -> Self:
@@ -132,7 +132,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        self.edited(lambda window: window.drop_old(time.time() if now is None else float(_seconds(now, 1)[0])))
+        self.apply_edit(lambda window: window.drop_old(time.time() if now is None else float(_seconds(now, 1)[0])))
         return self
 
     def drop_old(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """Other learners that an evaluation measures beside the model: LightGBM with its default settings.
 
-A peer gets the rows that the model gets. Numbers and dates are numbers for it; names are codes of a category, and a
-name that was not learnt is a missing value.
+A peer gets the rows that the model gets. Numbers and dates are numbers for it; names are codes of a
+category, and a name that was not learned is a missing value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.tokens.columns import ColumnKind, ordered_values
 
 if TYPE_CHECKING:
@@ -49,23 +49,24 @@ class LightGBM(BaseEstimator):
             self.classes_, y = np.unique(y, return_inverse=True)
         names = [place for place, codes in enumerate(self.codes_) if codes is not None]
         self.learner_ = learner(n_jobs=1, verbose=-1, deterministic=True, force_col_wise=True)
-        self.learner_.fit(self._given(X), y, categorical_feature=names)
+        self.learner_.fit(self._as_numbers(X), y, categorical_feature=names)
         return self
 
     def predict(self, X: Array) -> Array:
         """Return the label, or the number, for each row."""
         if self.is_target:
-            return np.asarray(self.learner_.predict(self._given(X)), np.float64)
+            return np.asarray(self.learner_.predict(self._as_numbers(X)), np.float64)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def predict_proba(self, X: Array) -> Floats:
         """Return the probability of each label for each row."""
-        found = np.asarray(self.learner_.predict_proba(self._given(X)), np.float64)
-        return found[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
+        probabilities = np.asarray(self.learner_.predict_proba(self._as_numbers(X)), np.float64)
+        return probabilities[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
 
     def top_k(self, X: Array, k: int) -> Array:
         """Return the k most probable labels for each row."""
-        return np.asarray(self.classes_[np.argsort(-self.predict_proba(X), axis=1, kind="stable")[:, :k]])
+        order = np.argsort(-self.predict_proba(X), axis=1, kind="stable")
+        return np.asarray(self.classes_[order[:, :k]])
 
     def _codes(self, place: int, values: list[Any]) -> dict[Any, int] | None:
         """Return the code of each name of a column; None for a column of numbers."""
@@ -74,20 +75,27 @@ class LightGBM(BaseEstimator):
             return None
         return {name: code for code, name in enumerate(dict.fromkeys(values))}
 
-    def _given(self, X: Array) -> Floats:
-        """Return rows as numbers, NaN for missing values and for names that were not learnt."""
+    def _as_numbers(self, X: Array) -> Floats:
+        """Return rows as numbers, NaN for missing values and for names that were not learned."""
         columns = []
         for codes, column in zip(self.codes_, X.T, strict=True):
-            if codes is not None:
-                columns.append(np.array([codes.get(value, np.nan) for value in column.tolist()], np.float64))
-                continue
-            numbers = ordered_values(column, ColumnKind.NUMBERS, "A column")
-            dates = ordered_values(column, ColumnKind.DATES, "A column") if np.isnan(numbers).all() else numbers
-            columns.append(dates)
+            if codes is None:
+                columns.append(_read_ordered(column))
+            else:
+                numbers = [codes.get(value, np.nan) for value in column.tolist()]
+                columns.append(np.array(numbers, np.float64))
         return np.column_stack(columns)
+
+
+def _read_ordered(column: Array) -> Floats:
+    """Return a column of numbers, or one of dates as numbers."""
+    numbers = ordered_values(column, ColumnKind.NUMBERS, "A column")
+    if np.isnan(numbers).all():
+        return ordered_values(column, ColumnKind.DATES, "A column")
+    return numbers
 
 
 def library() -> Any:
     """Return the module of LightGBM; raise one sentence if it is not installed."""
-    with needed("LightGBM is not installed: pip install lightgbm"):
+    with explain_missing("LightGBM is not installed: pip install lightgbm"):
         return import_module("lightgbm")

@@ -1,9 +1,9 @@
-"""What an evaluation learns and what it asks: examples in units that are not cut, and ways to split them.
+"""What an evaluation learns and what it holds out: units that are not cut, and ways to split them.
 
-Rows of a table are split one by one, each fold with about the same share of every label, or of every tenth of the
-targets. Documents (texts, sessions,
-the cases of an event log) are never cut: all examples of one are learnt, or all are held out. A split by
-time holds out the latest ones and learns all before them; a document's time is that of its first event.
+Rows of a table are split one by one, each fold with about the same share of every label, or of
+every tenth of the targets. Documents (texts, sessions, the cases of an event log) are never cut:
+all examples of one are learned, or all are held out. A split by time holds out the latest units and
+learns all before them; a document's time is that of its first event.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ class TableMaterial:
         return np.ones(len(self), np.int64)
 
     def strata(self) -> Ints:
-        """Return the number of each row's label; for targets, which tenth of them each row belongs to."""
+        """Return the number of each row's label; of targets, the tenth that each belongs to."""
         if self.is_target:
-            return np.argsort(np.argsort(self.y, kind="stable"), kind="stable") * 10 // max(len(self), 1)
-        numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(label, len(numbers)) for label in self.y.tolist()], np.int64)
+            order = np.argsort(self.y, kind="stable")
+            ranks = np.argsort(order, kind="stable")
+            return ranks * 10 // max(len(self), 1)
+        labels = self.y.tolist()
+        number_of = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+        return np.array([number_of[label] for label in labels], np.int64)
 
-    def learnt_by(self, model: Any, units: Ints) -> Any:
-        """Return a copy of the model that has learnt these rows."""
+    def fit(self, model: Any, units: Ints) -> Any:
+        """Return a copy of the model that is fitted to these rows."""
         return clone(model).fit(self.X[units], self.y[units])
 
     def examples(self, units: Ints) -> tuple[Array, Array]:
@@ -59,12 +62,13 @@ class TableMaterial:
 
 @dataclass(frozen=True, eq=False)
 class DocumentMaterial:
-    """Documents, each a unit: every token is to be told from the h before it, or those that are `classes`."""
+    """Documents, each a unit: tokens are predicted from the `length` tokens before them."""
 
     documents: Sequence[Array]
     length: int
     short: Any = "drop"
     classes: Sequence[Any] | None = None
+    """The only tokens that are predicted; None for all."""
     moments: Sequence[Any] | None = None
     unit: str = "documents"
 
@@ -73,46 +77,48 @@ class DocumentMaterial:
 
     def sizes(self) -> Ints:
         """Return the number of windows of each document."""
-        before = 0 if self.short == "pad" else self.length
-        return np.array([max(len(tokens) - before, 0) for tokens in self.documents], np.int64)
+        n_without_window = 0 if self.short == "pad" else self.length
+        sizes = [max(len(tokens) - n_without_window, 0) for tokens in self.documents]
+        return np.array(sizes, np.int64)
 
     def strata(self) -> Ints:
         """Return zeros: whole documents are not of one label."""
         return np.zeros(len(self), np.int64)
 
-    def learnt_by(self, model: MemoryClassifier, units: Ints) -> MemoryClassifier:
-        """Return a copy of the model that has learnt these documents."""
+    def fit(self, model: MemoryClassifier, units: Ints) -> MemoryClassifier:
+        """Return a copy of the model that is fitted to these documents."""
         learner: MemoryClassifier = clone(model)
         documents = [self.documents[unit] for unit in units.tolist()]
         return learner.fit_stream(documents, self.length, classes=self.classes, short=self.short)
 
     def examples(self, units: Ints) -> tuple[Array, Array]:
         """Return the windows of these documents and what follows each."""
-        X, y = windows([self.documents[unit] for unit in units.tolist()], self.length, short=self.short)
+        documents = [self.documents[unit] for unit in units.tolist()]
+        X, y = windows(documents, self.length, short=self.short)
         if self.classes is None:
             return X, y
-        wanted = set(self.classes)
-        kept = np.array([label in wanted for label in y.tolist()], bool)
-        return X[kept], y[kept]
-
-
-# ---------------------------------------------------------------- splits
+        classes = set(self.classes)
+        is_predicted = np.array([label in classes for label in y.tolist()], bool)
+        return X[is_predicted], y[is_predicted]
 
 
 Material: TypeAlias = TableMaterial | DocumentMaterial
-"""What is measured on: units, each of them learnt or asked as a whole."""
+"""Units, each of them learned or held out as a whole."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which units are learnt and which are held out, once or several times."""
+    """Which units are learned and which are held out, once or several times."""
 
     title: str
     parts: list[tuple[Ints, Ints]]
+    """The units to learn and those to ask about, for each fit."""
 
 
 def folds(material: Material, number: int, seed: int = 0) -> Split:
-    """Return as many folds, each asked once: of about the same size, with about the same share of every stratum.
+    """Return folds that are held out in turn.
+
+    They have about the same size, and about the same share of every stratum.
 
     Examples
     --------
@@ -124,39 +130,52 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
     """
     if not 2 <= number <= len(material):
         raise ValueError(
-            f"folds={number} of {len(material):,} {material.unit}: there are at least 2 folds and at most as many as "
-            f"there are {material.unit}."
+            f"folds={number} of {len(material):,} {material.unit}: there are at least 2 folds and "
+            f"at most as many as there are {material.unit}."
         )
-    place = np.empty(len(material), np.int64)
-    order, sizes = _mixed(material, seed), material.sizes()
+    fold_of = np.empty(len(material), np.int64)
+    order = _shuffle(material, seed)
+    sizes = material.sizes()
     if (sizes == 1).all():
-        place[order] = np.arange(len(order)) % number
+        fold_of[order] = np.arange(len(order)) % number
     else:
-        held = np.zeros(number, np.int64)
-        for unit in order[np.argsort(-sizes[order], kind="stable")].tolist():  # the largest first, to the emptiest fold
-            place[unit] = held.argmin()
-            held[place[unit]] += sizes[unit]
+        # the largest unit first, always to the emptiest fold
+        fold_sizes = np.zeros(number, np.int64)
+        for unit in order[np.argsort(-sizes[order], kind="stable")].tolist():
+            fold = fold_sizes.argmin()
+            fold_of[unit] = fold
+            fold_sizes[fold] += sizes[unit]
     units = np.arange(len(material))
-    return Split(f"{number} folds of {material.unit}", [(units[place != k], units[place == k]) for k in range(number)])
+    parts = [(units[fold_of != fold], units[fold_of == fold]) for fold in range(number)]
+    return Split(f"{number} folds of {material.unit}", parts)
 
 
 def holdout(material: Material, share: float, seed: int = 0) -> Split:
     """Return one split: the same random share of every stratum is held out."""
     _check_share(share)
-    order = _mixed(material, seed)
-    goals = np.floor((np.arange(len(order)) + 1) * share) > np.floor(np.arange(len(order)) * share)
-    return _one_split(f"a random {share:.0%} of {material.unit}", np.sort(order[~goals]), np.sort(order[goals]))
+    order = _shuffle(material, seed)
+    # a unit is held out where the share of all units so far reaches the next whole number
+    places = np.arange(len(order))
+    is_held_out = np.floor((places + 1) * share) > np.floor(places * share)
+    title = f"a random {share:.0%} of {material.unit}"
+    return _one_split(title, np.sort(order[~is_held_out]), np.sort(order[is_held_out]))
 
 
 def last_in_time(material: Material, share: float) -> Split:
-    """Return one split: the latest share is held out; units with equal times stay in the order given."""
+    """Return one split: the latest share is held out.
+
+    Units with equal times stay in their order.
+    """
     _check_share(share)
     if material.moments is None:
-        raise ValueError(f"The {material.unit} have no time: name the column that has it with time=.")
+        raise ValueError(
+            f"The {material.unit} have no time: name the column that has it with time=."
+        )
     moments = material.moments
     order = np.array(sorted(range(len(material)), key=lambda unit: moments[unit]), np.int64)
-    asked = max(round(len(order) * share), 1)
-    return _one_split(f"the last {share:.0%} of {material.unit} in time", order[:-asked], order[-asked:])
+    n_held_out = max(round(len(order) * share), 1)
+    title = f"the last {share:.0%} of {material.unit} in time"
+    return _one_split(title, order[:-n_held_out], order[-n_held_out:])
 
 
 def _check_share(share: float) -> None:
@@ -164,15 +183,16 @@ def _check_share(share: float) -> None:
         raise ValueError(f"holdout={share!r} is a share above 0 and below 1, for example 0.2.")
 
 
-def _one_split(title: str, learnt: Ints, asked: Ints) -> Split:
-    if not len(learnt) or not len(asked):
+def _one_split(title: str, learned: Ints, held_out: Ints) -> Split:
+    if not len(learned) or not len(held_out):
         raise ValueError(
-            f"There are {len(learnt)} to learn and {len(asked)} to ask ({title}): give more input, or another holdout=."
+            f"There are {len(learned)} to learn and {len(held_out)} to ask ({title}): give more "
+            "input, or another holdout=."
         )
-    return Split(title, [(learnt, asked)])
+    return Split(title, [(learned, held_out)])
 
 
-def _mixed(material: Material, seed: int) -> Ints:
+def _shuffle(material: Material, seed: int) -> Ints:
     """Return all units, stratum by stratum, in random order within each."""
     order = np.random.Generator(np.random.Philox(seed % 2**64)).permutation(len(material))
     return np.asarray(order[np.argsort(material.strata()[order], kind="stable")])

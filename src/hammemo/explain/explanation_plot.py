@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.explain.number_text import NumberFormat
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _draw_interval(ax: Axes, place: int, waterfall: Waterfall) -> None:
 
 def new_axes(width: float, height: float) -> Axes:
     """Return the axes of a figure of its own, of this size in inches."""
-    with needed("Figures need Matplotlib: pip install 'hammemo[plot]'"):
+    with explain_missing("Figures need Matplotlib: pip install 'hammemo[plot]'"):
         from matplotlib import pyplot
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.explain.explanation_html import write_table
 from hammemo.explain.explanation_plot import Waterfall, draw
 from hammemo.explain.number_text import NumberFormat, is_float, show_number, show_value
@@ -330,7 +330,7 @@ class Explanation:
 
     def __rich__(self) -> Group:
         """Return the table for a terminal, and what is to be said of it; rich is the ``cli`` extra."""
-        with needed("Tables in the terminal need rich: pip install 'hammemo[cli]'"):
+        with explain_missing("Tables in the terminal need rich: pip install 'hammemo[cli]'"):
             from rich.console import Group
             from rich.table import Table
             from rich.text import Text

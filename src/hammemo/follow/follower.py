@@ -18,13 +18,13 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.follow.changes import LogPart, add_up
 from hammemo.follow.position import FollowError, NeedsCheck, Position, lsn_text
 from hammemo.follow.source import FollowedSource, Messages, plain_error, plain_errors, slot_name
 from hammemo.follow.values import Followed, FollowedTable, Row, column_error
 
-with needed("To follow a table: pip install 'hammemo[follow]'"):
+with explain_missing("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
 
 if TYPE_CHECKING:

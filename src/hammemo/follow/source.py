@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.follow.pgoutput import Message, decode
 from hammemo.follow.position import FollowError, lsn_number, lsn_text
 from hammemo.follow.values import Column, Followed, Row, column_error
 
-with needed("To follow a table: pip install 'hammemo[follow]'"):
+with explain_missing("To follow a table: pip install 'hammemo[follow]'"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict

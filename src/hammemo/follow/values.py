@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from hammemo._arrays.integers import object_array
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.follow.pgoutput import UNCHANGED, Change, Relation, Unchanged, Values
 from hammemo.follow.position import FollowError, NeedsCheck
 
-with needed("To follow a table: pip install 'hammemo[follow]'"):
+with explain_missing("To follow a table: pip install 'hammemo[follow]'"):
     import pyarrow as pa
     import pyarrow.compute as pc
 

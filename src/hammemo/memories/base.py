@@ -109,7 +109,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.forgot_unchecked = False
             memory.clear()
 
-        self.edited(start)
+        self.apply_edit(start)
         return self
 
     def restore(
@@ -168,7 +168,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
 
-        self.edited(take)
+        self.apply_edit(take)
 
     def _check_free(self, sites: Sites) -> None:
         """Refuse sites without a position where there is no table for them."""
@@ -185,7 +185,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
-        self.edited(lambda memory: memory.declare_labels(labels))
+        self.apply_edit(lambda memory: memory.declare_labels(labels))
 
     def empty_like(self: Self) -> Self:
         """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
@@ -194,19 +194,19 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def add(self, examples: Examples) -> None:
         """Store examples."""
-        self.edited(lambda memory: memory.update(examples, 1))
+        self.apply_edit(lambda memory: memory.update(examples, 1))
 
     def remove(self, examples: Examples) -> None:
         """Remove examples: all of them, or none with an error if one is known not to be stored."""
-        self.edited(lambda memory: memory.update(examples, -1))
+        self.apply_edit(lambda memory: memory.update(examples, -1))
 
     def add_cells(self, cells: Cells, examples: Examples) -> None:
         """Store rows with numbers: their cells are counted."""
-        self.edited(lambda memory: memory.update_cells(cells, examples, 1))
+        self.apply_edit(lambda memory: memory.update_cells(cells, examples, 1))
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
-        self.edited(lambda memory: memory.update_from_blocks(blocks, labels))
+        self.apply_edit(lambda memory: memory.update_from_blocks(blocks, labels))
 
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
@@ -221,7 +221,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.declare_labels(other.declared)
             memory.forgot_unchecked |= other.forgot_unchecked
 
-        self.edited(add)
+        self.apply_edit(add)
 
     def unmerge(self, other: Memory) -> None:
         """Subtract the state of another memory of the same layout: the exact inverse of `merge`.
@@ -235,7 +235,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory._check_layout(other)
             memory.add_state(other, -1)
 
-        self.edited(subtract)
+        self.apply_edit(subtract)
 
     def snapshot(self: Self) -> Self:
         """Return a memory of its own that holds this version: what either stores later, the other does not see.

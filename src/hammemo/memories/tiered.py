@@ -94,7 +94,7 @@ class Tiered(InSegments):
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
-        self.edited(lambda memory: memory.reserve_rows(examples))
+        self.apply_edit(lambda memory: memory.reserve_rows(examples))
 
     def reserve_rows(self, examples: Examples) -> None:
         """Let the sketch give the most frequent tokens of examples rows of their own."""
@@ -197,7 +197,7 @@ class Tiered(InSegments):
             memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
             memory.exact_.set_terms(stored)
 
-        self.edited(hold)
+        self.apply_edit(hold)
 
     def with_empty_table(self) -> Tiered:
         """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""

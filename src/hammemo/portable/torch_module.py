@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 class TorchPredictor(ReadsQuestions, nn.Module):
     """Scores of contexts as a torch module.
 
-    `forward` takes a tensor of 64-bit integers of shape (m, h), of float64 for a table with numbers. It returns the
-    scores in float64, (m, L): labels in the order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has
-    it; of a model of numbers, the prediction and the quantiles. `numbers` turns rows into what it takes, and reads them
-    as the model does: names of columns are compared, and missing values are what they are for the model. The tables are
+    `forward` takes a tensor of 64-bit integers of shape (m, h), of float64 for a table with
+    numbers. It returns the scores in float64, (m, L): labels in the order of `classes`, the first
+    of equals wins, as ``scores.argmax(1)`` has it; of a model of numbers, the prediction and the
+    quantiles. `numbers` turns rows into what it takes, and reads them as the model does: names of
+    columns are compared, and missing values are what they are for the model. The tables are
     buffers: ``half()`` changes scores.
     """
 
@@ -41,7 +42,8 @@ class TorchPredictor(ReadsQuestions, nn.Module):
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return the scores of each context."""
-        ops, graph = _TorchOperations(self), self._graph
+        ops = _TorchOperations(self)
+        graph = self._graph
         if isinstance(graph, Graph):
             return graph.scores(ops, numbers)  # type: ignore[no-any-return]
         columns = list(enumerate(graph.rows.kinds))
@@ -73,20 +75,20 @@ class _TorchOperations:
         self._module = module
 
     def constant(self, name: str) -> torch.Tensor:
-        found: torch.Tensor = getattr(self._module, self._module.buffer_names[name])
-        return found
+        tensor: torch.Tensor = getattr(self._module, self._module.buffer_names[name])
+        return tensor
 
-    def shifted(self, a: torch.Tensor, bits: int) -> torch.Tensor:
+    def shift(self, a: torch.Tensor, bits: int) -> torch.Tensor:
         return (a >> bits) & ((1 << (64 - bits)) - 1)
 
     def search(self, ascending: torch.Tensor, n: int, words: torch.Tensor) -> torch.Tensor:
         return torch.searchsorted(ascending, words.contiguous()).clamp(max=n - 1)
 
-    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.cat(list(parts), dim=1)
 
-    def stacked(self, columns: Sequence[torch.Tensor]) -> torch.Tensor:
+    def stack(self, columns: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.stack(list(columns), dim=1)
 
-    def picked(self, matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    def pick(self, matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         return torch.gather(matrix, 1, columns)

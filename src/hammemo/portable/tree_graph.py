@@ -1,19 +1,17 @@
-"""A model of a table with numbers as a graph: steps, trees and sums with the operations that every runtime has.
+"""Models of tables with numbers as graphs: steps, trees and sums.
 
-A number becomes its step, a name its byte, and a pair of numbers the step of their difference, as in
-:mod:`hammemo.kernels.cells.codes`. All rows walk all trees at once: as many times as the deepest tree has levels, each
-node is replaced by the child that the row's byte chooses, and a leaf by itself. Then the rows of names and leaves are
-added in the order of the library, so the scores are its own to the bit.
+A number becomes its step, a name its byte, and a pair of numbers the step of their difference, as
+in :mod:`hammemo.kernels.cells.codes`. All rows walk all trees at once: as many times as the deepest
+tree has levels, each node is replaced by the child that the row's byte chooses, and a leaf by
+itself. Everything is added in the order of the library, so the answers are its own to the bit.
 
-The additive base of a table as a graph: entries of tables by bytes, sums of whole numbers, ratios of labels.
+What is added:
 
-The tables are those of :class:`~hammemo.kernels.additive.step_tables.StepTables`. All numbers up to the ratios are
-whole, so the ratios are those of the library to the bit.
-
-A model of numbers as a graph: two tables of whole numbers, trees, and their blend.
-
-They are added in the order of the library, so a prediction is that of the library to the bit. Quantiles need the trees
-of the sizes of errors, too.
+- for labels (`TreeGraph`), the rows of names and of leaves and, where the model has one, the
+  additive base: entries of tables by bytes, which are whole numbers
+  (:class:`~hammemo.kernels.additive.step_tables.StepTables`), and the ratios of labels from these;
+- for numbers (`NumberGraph`), two tables of whole numbers, trees, and their blend. Quantiles need
+  the trees of the sizes of errors, too.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +34,9 @@ from hammemo.tokens.columns import ColumnKind
 from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
-    from hammemo._arrays.types import Array, Floats
+    from collections.abc import Callable
+
+    from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.kernels.additive.label_base import BaseAnswers
     from hammemo.kernels.additive.step_tables import StepTables
     from hammemo.kernels.cells import TreeCells
@@ -46,67 +46,104 @@ if TYPE_CHECKING:
     from hammemo.votes.number_answers import NumberAnswers
 
 _SHIFT = 10
+"""The bits of a share: two shares multiplied are shifted back by these."""
+
 _ABOVE = 2**60
 """Added before a shift, so that what is shifted is not negative."""
 
+_NOWHERE = 2**62
+"""The low end of a leaf: no byte is there."""
 
-def weighted_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any:
+_HIGHEST_BYTE = 255
+
+
+# The additive base
+
+
+def compute_ratios(base: BaseAnswers, ops: Operations, codes: list[Any]) -> Any:
     """Return the weighted ratio of each label, by the bytes of rows in each column: (m, L)."""
-    known = base.base.labels
-    scores = [table_score(base.tables, ops, output, codes) for output in range(base.tables.columns.shape[2])]
-    scores = [*[scores[0] * 0] * (len(known) - len(scores)), *scores]
-    above = [score + -int(prior) for score, prior in zip(scores, base.base.prior.tolist(), strict=True)]
-    total = reduce(add, above)
-    nothing, columns = (total * 0).double(), []
-    for place in known.find(base.labels).tolist():
+    labels = base.base.labels
+    n_labels = len(labels)
+    n_outputs = base.tables.columns.shape[2]
+    scores = [compute_table_score(base.tables, ops, output, codes) for output in range(n_outputs)]
+    # of two labels, the first has no output of its own: its score is zero
+    scores = [scores[0] * 0] * (n_labels - n_outputs) + scores
+    priors = base.base.prior.tolist()
+    above_prior = [score + -int(prior) for score, prior in zip(scores, priors, strict=True)]
+    total = reduce(add, above_prior)
+    zeros = (total * 0).double()
+    columns = []
+    for place in labels.find(base.labels).tolist():
         if place < 0:
-            columns.append(nothing)
+            columns.append(zeros)
             continue
-        columns.append((above[place] * len(known) - total).double() / ops.constant("base.unit"))
-    return ops.stacked(columns) * ops.constant("base.weights")
+        # n times the distance from the mean, which is whole
+        distance = above_prior[place] * n_labels - total
+        columns.append(distance.double() / ops.constant("base.unit"))
+    return ops.stack(columns) * ops.constant("base.weights")
 
 
-def table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
+def compute_table_score(tables: StepTables, ops: Operations, output: int, codes: list[Any]) -> Any:
     """Return the score of one output, a whole number, by the bytes of rows in each column."""
-    first, *others = (ops.constant(f"base.{output}.column.{j}")[codes[j]] for j in range(len(tables.columns)))
-    total = reduce(add, others, first + (int(tables.constant[output]) + HAT // 2 + _ABOVE))
-    for k, (pair, width) in enumerate(zip(tables.pairs.tolist(), tables.widths.tolist(), strict=True)):
-        (a, right_a), (b, right_b) = (
-            [ops.constant(f"base.{name}.{j}")[codes[j]] for name in ("level", "right")] for j in pair
-        )
-        both, at = ops.shifted(right_a * right_b, _SHIFT), a * width + b
-        shares = (both - right_a - right_b + HAT, right_b - both, right_a - both, both)
-        for step, share in zip((0, 1, width, width + 1), shares, strict=True):
-            total = total + share * ops.constant(f"base.{output}.pair.{k}")[at + step]
-    return ops.shifted(total, _SHIFT) + -(_ABOVE >> _SHIFT)
+    first, *others = (
+        ops.constant(f"base.{output}.column.{j}")[codes[j]] for j in range(len(tables.columns))
+    )
+    # half of a unit, so that the last shift rounds
+    start = int(tables.constant[output]) + HAT // 2 + _ABOVE
+    total = reduce(add, others, first + start)
+    pairs = zip(tables.pairs.tolist(), tables.widths.tolist(), strict=True)
+    for k, ((a, b), width) in enumerate(pairs):
+        # a pair is interpolated between the four corners of its cell, weighed by their shares
+        level_a = ops.constant(f"base.level.{a}")[codes[a]]
+        right_a = ops.constant(f"base.right.{a}")[codes[a]]
+        level_b = ops.constant(f"base.level.{b}")[codes[b]]
+        right_b = ops.constant(f"base.right.{b}")[codes[b]]
+        place = level_a * width + level_b
+        both = ops.shift(right_a * right_b, _SHIFT)
+        corners = [
+            (0, both - right_a - right_b + HAT),
+            (1, right_b - both),
+            (width, right_a - both),
+            (width + 1, both),
+        ]
+        values = ops.constant(f"base.{output}.pair.{k}")
+        for step, share in corners:
+            total = total + share * values[place + step]
+    return ops.shift(total, _SHIFT) + -(_ABOVE >> _SHIFT)
 
 
 def base_constants(base: BaseAnswers) -> Constants:
-    """Return the constants of `weighted_ratios`."""
+    """Return the constants of `compute_ratios`."""
     unit = np.array(float(len(base.base.labels) * NAT))
-    return {"base.unit": unit, "base.weights": base.weights[None, :], **table_constants(base.tables)}
+    return {
+        "base.unit": unit,
+        "base.weights": base.weights[None, :],
+        **table_constants(base.tables),
+    }
 
 
 def table_constants(tables: StepTables) -> Constants:
-    """Return the constants of `table_score`: a byte that lies in no level reads zeros behind its block."""
-    found: Constants = {}
-    nowhere = int(np.diff(tables.starts).max(initial=0))
+    """Return the constants of `compute_table_score`.
+
+    A byte that lies in no level reads zeros behind its block.
+    """
+    constants: Constants = {}
+    nowhere = int(np.diff(tables.starts).max(initial=0))  # as large as the largest block
     for j in set(tables.pairs.ravel().tolist()):
-        found[f"base.level.{j}"] = np.where(tables.levels[j] < 0, nowhere, tables.levels[j]).astype(np.int64)
-        found[f"base.right.{j}"] = tables.rights[j].astype(np.int64)
+        levels = np.where(tables.levels[j] < 0, nowhere, tables.levels[j])
+        constants[f"base.level.{j}"] = levels.astype(np.int64)
+        constants[f"base.right.{j}"] = tables.rights[j].astype(np.int64)
     for output in range(tables.columns.shape[2]):
         for j, column in enumerate(tables.columns):
-            found[f"base.{output}.column.{j}"] = np.ascontiguousarray(column[:, output])
+            constants[f"base.{output}.column.{j}"] = np.ascontiguousarray(column[:, output])
         for k, width in enumerate(tables.widths.tolist()):
-            own = tables.blocks[tables.starts[k] : tables.starts[k + 1], output]
-            found[f"base.{output}.pair.{k}"] = np.append(own, np.zeros((nowhere + 2) * (width + 1) + 1, np.int64))
-    return found
+            block = tables.blocks[tables.starts[k] : tables.starts[k + 1], output]
+            zeros = np.zeros((nowhere + 2) * (width + 1) + 1, np.int64)
+            constants[f"base.{output}.pair.{k}"] = np.append(block, zeros)
+    return constants
 
 
-_NOWHERE = 2**62
-"""The low end of a leaf: no byte is there."""
-_MOST = 255
-"""The highest byte."""
+# Rows as bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,24 +170,31 @@ class CodedRows:
     def codes(self, ops: Operations, values: list[Any], places: list[Any]) -> list[Any]:
         """Return the bytes of all rows, for each column."""
         steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
-        named = [ops.constant(f"bytes.{j}")[place] for j, place in enumerate(places)]
+        name_bytes = [ops.constant(f"bytes.{j}")[place] for j, place in enumerate(places)]
         differences = []
         for j, (first, second) in enumerate(self.pairs):
-            found = ops.constant(f"differences.{j}")[steps[first] - steps[second] + _MOST]
-            differences.append(ops.where((steps[first] > 0) & (steps[second] > 0), found, 0))
-        return [*steps, *named, *differences]
+            distance = steps[first] - steps[second] + _HIGHEST_BYTE
+            difference = ops.constant(f"differences.{j}")[distance]
+            has_both = (steps[first] > 0) & (steps[second] > 0)
+            differences.append(ops.where(has_both, difference, 0))
+        return [*steps, *name_bytes, *differences]
 
     def _steps(self, ops: Operations, j: int, value: Any) -> Any:
-        """Return 1 plus the number of cuts that are not above a value; 0 for NaN, which equals nothing.
+        """Return 1 plus the number of cuts that are not above a value; 0 for NaN.
 
-        The cuts are stored with their signs changed: those above a value are then less than minus the value.
+        The cuts are stored with their signs changed: those above a value are then less than minus
+        the value, and a search counts these.
         """
         n = self.n_cuts[j]
-        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
-        return ops.where(ops.equal(value, value), above * -1 + (n + 1), 0)
+        n_above = ops.search(ops.constant(f"cuts.{j}"), n + 1, value * ops.constant("minus"))
+        is_number = ops.equal(value, value)
+        return ops.where(is_number, n_above * -1 + (n + 1), 0)
 
     def numbers(self, contexts: Contexts) -> Floats:
-        """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
+        """Return rows as the numbers that a torch module takes: (m, h).
+
+        A name is its place.
+        """
         places = np.append(self.tokens.find(contexts.vocabulary), -1)
         is_name = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
         return np.where(is_name, places[contexts.ranks], values_of(contexts))
@@ -174,6 +218,18 @@ class RowGraph:
         return self.rows.numbers(contexts)
 
 
+class NameTuple(NamedTuple):
+    """A tuple of names, whose values depend on all of them together."""
+
+    columns: tuple[int, ...]
+    """Its columns among those of names."""
+    searches: tuple[Search, ...]
+    """What finds its row, one column after the other.
+
+    The key is the row so far times the number of names, plus the next name.
+    """
+
+
 @dataclass(frozen=True, eq=False)
 class TreeGraph(RowGraph):
     """The scores of a predictor as a function of numbers and of the places of names in a list.
@@ -184,22 +240,23 @@ class TreeGraph(RowGraph):
     constants : dict of arrays
     forest : Forest
     classes : ndarray
-    tuples : tuple of pairs
-        For each tuple of names its columns among those of names, and the searches that find its row, one column after
-        the other: the key is the row so far times the number of names, plus the next name.
+    tuples : tuple of NameTuple
     base : BaseAnswers, optional
         The weighted additive base.
     """
 
     forest: Forest
     classes: Array
-    tuples: tuple[tuple[tuple[int, ...], tuple[Search, ...]], ...] = ()
+    tuples: tuple[NameTuple, ...] = ()
     base: BaseAnswers | None = None
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
-        """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
+        """Return one score per label: (m, L).
+
+        A column of numbers is a vector of floats, a column of names a vector of places.
+        """
         codes = self.rows.codes(ops, values, places)
-        leaves = walked(ops, self.forest, "trees", ops.stacked(codes))
+        leaves = walk_trees(ops, self.forest, "trees", ops.stack(codes))
         totals = ops.constant("base")
         for j, place in enumerate(places):
             totals = totals + ops.constant(f"names.{j}")[place]
@@ -208,106 +265,150 @@ class TreeGraph(RowGraph):
         for tree in range(self.forest.n_trees):
             row = ops.constant("leaf_rows")[leaves[:, tree]]
             totals = totals + ops.constant("leaves")[row]
-        return totals if self.base is None else totals + weighted_ratios(self.base, ops, codes)
+        if self.base is None:
+            return totals
+        return totals + compute_ratios(self.base, ops, codes)
 
     def _tuple_row(self, ops: Operations, k: int, places: list[Any]) -> Any:
-        """Return the row of the tuple of names that each row of the table holds; the last one where there is none."""
-        (first, *others), searches = self.tuples[k]
-        row = places[first]
-        for column, search in zip(others, searches, strict=True):
-            found = search.find(ops, row * len(self.rows.tokens) + places[column])
-            row = ops.where((row > -1) & (places[column] > -1), found, -1)
+        """Return the row of a tuple of names for each row of the table; the last one for none."""
+        columns, searches = self.tuples[k]
+        row = places[columns[0]]
+        for column, search in zip(columns[1:], searches, strict=True):
+            longer = search.find(ops, row * len(self.rows.tokens) + places[column])
+            row = ops.where((row > -1) & (places[column] > -1), longer, -1)
         return ops.where(row > -1, row, len(self.constants[f"tuples.{k}"]) - 1)
 
 
-def walked(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
-    """Return the leaf of each row in each tree, given the constants of `walk_constants`: (m, trees)."""
-    at = ops.constant(f"{name}.roots") + ops.stacked([codes[:, 0] * 0])
+def walk_trees(ops: Operations, forest: Forest, name: str, codes: Any) -> Any:
+    """Return the leaf of each row in each tree: (m, trees).
+
+    The graph has the constants of `walk_constants`.
+    """
+    node = ops.constant(f"{name}.roots") + ops.stack([codes[:, 0] * 0])
     for _ in range(forest.depth):
-        code = ops.picked(codes, ops.constant(f"{name}.column")[at])
-        is_low = code < ops.constant(f"{name}.low")[at]
-        goes_left = code < ops.constant(f"{name}.high")[at]
-        right = ops.constant(f"{name}.right")[at]
-        at = ops.where(is_low, right, ops.where(goes_left, at + 1, right))
-    return at
+        code = ops.pick(codes, ops.constant(f"{name}.column")[node])
+        is_low = code < ops.constant(f"{name}.low")[node]
+        goes_left = code < ops.constant(f"{name}.high")[node]
+        left = node + 1  # the left child comes after its parent
+        right = ops.constant(f"{name}.right")[node]
+        node = ops.where(is_low, right, ops.where(goes_left, left, right))
+    return node
 
 
 def walk_constants(forest: Forest, name: str) -> Constants:
-    """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
-    nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
-    firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
-    named = forest.is_name[np.where(is_leaf, 0, forest.column)].astype(bool)
+    """Return the arrays of `walk_trees`.
+
+    Nodes are counted from the first of all trees, and a leaf leads to itself.
+    """
+    nodes = np.arange(len(forest.column))
+    is_leaf = forest.column == LEAF
+    roots = np.repeat(forest.starts[:-1], np.diff(forest.starts))
+    column = np.where(is_leaf, 0, forest.column)
+    is_name = forest.is_name[column].astype(bool)
     step = forest.step.astype(np.int64)
     return {
         f"{name}.roots": forest.starts[None, :-1].astype(np.int64),
-        f"{name}.column": np.where(is_leaf, 0, forest.column).astype(np.int64),
-        f"{name}.low": np.where(is_leaf, _NOWHERE, np.where(named, step, 0)),
+        f"{name}.column": column.astype(np.int64),
+        # rows go left between low and high: a number up to its step, a name at its step only
+        f"{name}.low": np.where(is_leaf, _NOWHERE, np.where(is_name, step, 0)),
         f"{name}.high": step + 1,
-        f"{name}.right": np.where(is_leaf, nodes, firsts + forest.right).astype(np.int64),
+        f"{name}.right": np.where(is_leaf, nodes, roots + forest.right).astype(np.int64),
     }
 
 
-def coded_rows(codes: ColumnCodes, names: Vocabulary, constants: Constants) -> CodedRows:
-    """Return how a graph that knows these names makes bytes, its constants added to the others; or refuse it."""
+def code_rows(codes: ColumnCodes, names: Vocabulary, constants: Constants) -> CodedRows:
+    """Return how a graph that knows these names makes bytes, its constants added to the others."""
     name_codes = codes.name_codes(names).astype(np.int64)
-    if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
-        raise ValueError(
-            "The trees of this model split by names that no kept row holds. Only hashes of them are stored, so a graph "
-            "cannot know them: call refit() first, or refit(rows=…) if not all rows are kept. The graph of a model of "
-            "numbers can be told its names: tokens=…."
-        )
-    if len(names.strings) != len(names):
-        raise ValueError("A graph takes names that are strings: convert the columns of other names before fit.")
-    if ColumnKind.DATES in codes.kinds:
-        raise ValueError("A graph takes no dates: make numbers of them before fit, such as the month and the hour.")
+    _check_columns(codes, names, name_codes)
     constants["minus"] = np.array(-1.0)
-    for j, own in enumerate(name_codes.T):
-        constants[f"bytes.{j}"] = np.append(own, 0)  # place -1 reads the last one
+    for j, column_bytes in enumerate(name_codes.T):
+        constants[f"bytes.{j}"] = np.append(column_bytes, 0)  # place -1 reads the last one
     for j, cuts in enumerate(codes.cuts):
-        lowest = np.where(cuts == LOWEST, -np.inf, cuts)  # which minus infinity is not below
-        constants[f"cuts.{j}"] = np.append(-lowest[::-1], np.inf)
-    steps = np.arange(-_MOST, _MOST + 1)
+        # minus infinity is not below the lowest cut
+        open_cuts = np.where(cuts == LOWEST, -np.inf, cuts)
+        constants[f"cuts.{j}"] = np.append(-open_cuts[::-1], np.inf)
+    steps = np.arange(-_HIGHEST_BYTE, _HIGHEST_BYTE + 1)
     for j in range(len(codes.pairs)):
         constants[f"differences.{j}"] = 1 + np.searchsorted(DIFFERENCE_CUTS, steps, side="right")
     pairs = tuple((first, second) for first, second in codes.pairs.tolist())
     return CodedRows(codes.kinds, names, tuple(map(len, codes.cuts)), pairs)
 
 
+def _check_columns(codes: ColumnCodes, names: Vocabulary, name_codes: Ints) -> None:
+    """Refuse columns that a graph cannot read."""
+    for column_bytes, column_names in zip(name_codes.T, codes.names, strict=True):
+        if len(np.unique(column_bytes[column_bytes > 0])) < len(column_names):
+            raise ValueError(
+                "The trees of this model split by names that no kept row holds. Only hashes of "
+                "them are stored, so a graph cannot know them: call refit() first, or "
+                "refit(rows=…) if not all rows are kept. The graph of a model of numbers can be "
+                "told its names: tokens=…."
+            )
+    if len(names.strings) != len(names):
+        raise ValueError(
+            "A graph takes names that are strings: convert the columns of other names before fit."
+        )
+    if ColumnKind.DATES in codes.kinds:
+        raise ValueError(
+            "A graph takes no dates: make numbers of them before fit, such as the month and the "
+            "hour."
+        )
+
+
+# Graphs of models
+
+
 def tree_graph(ranker: TreeRanker, cells: TreeCells, classes: Array) -> TreeGraph:
     """Return the graph of a model of names and trees, or refuse one that has none."""
     whole, leaf_rows, values = ranker.tables()
-    names, forest = _names(cells, whole), cells.forest
-    constants: Constants = {"base": whole.base[None, :], "leaf_rows": leaf_rows.astype(np.int64), "leaves": values}
-    constants |= walk_constants(forest, "trees")
-    rows = coded_rows(cells.codes, names, constants)
+    names = _collect_names(cells, whole)
+    constants: Constants = {
+        "base": whole.base[None, :],
+        "leaf_rows": leaf_rows.astype(np.int64),
+        "leaves": values,
+        **walk_constants(cells.forest, "trees"),
+    }
+    rows = code_rows(cells.codes, names, constants)
     for j in range(len(cells.names)):
-        table = np.zeros((len(names) + 1, values.shape[1]))
-        own = whole.table.tuples[j].rows()[:, 0]
-        places = names.find(whole.table.vocabulary)[own]
+        ranks = whole.table.tuples[j].rows()[:, 0]
+        places = names.find(whole.table.vocabulary)[ranks]
+        table = np.zeros((len(names) + 1, values.shape[1]))  # the last row is for unknown names
         table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
         constants[f"names.{j}"] = table
-    tuples = tuple(_with_tuple(cells, k, whole, names, constants) for k in range(len(cells.tuples)))
-    constants |= {} if ranker.base is None else base_constants(ranker.base)
-    return TreeGraph(rows, constants, forest, classes, tuples, ranker.base)
+    tuples = tuple(
+        _add_tuple(cells, k, whole, names, constants=constants) for k in range(len(cells.tuples))
+    )
+    if ranker.base is not None:
+        constants |= base_constants(ranker.base)
+    return TreeGraph(
+        rows=rows,
+        constants=constants,
+        forest=cells.forest,
+        classes=classes,
+        tuples=tuples,
+        base=ranker.base,
+    )
 
 
-def _with_tuple(
-    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, constants: Constants
-) -> tuple[tuple[int, ...], tuple[Search, ...]]:
-    """Return the columns of a tuple of names and what finds its rows, whose values become constants."""
+def _add_tuple(
+    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, *, constants: Constants
+) -> NameTuple:
+    """Return what finds the rows of a tuple of names, their values added to the constants."""
     site = len(cells.names) + k
     places = names.find(whole.table.vocabulary)[whole.table.tuples[site].rows()]
-    row, searches = places[:, 0], []
-    for level, own in enumerate(places.T[1:]):
-        keys, row = np.unique(row * len(names) + own, return_inverse=True)
+    row = places[:, 0]
+    searches = []
+    for level, next_places in enumerate(places.T[1:]):
+        keys, row = np.unique(row * len(names) + next_places, return_inverse=True)
         searches.append(Search.of(f"tuple.{k}.{level}", keys, np.arange(len(keys)), constants))
     table = np.zeros((len(places) + 1, whole.values.shape[1]))
     table[row] = whole.values[whole.starts[site] : whole.starts[site + 1]]
     constants[f"tuples.{k}"] = table
-    return tuple(cells.names.index(j) for j in cells.tuples[k]), tuple(searches)
+    columns = tuple(cells.names.index(j) for j in cells.tuples[k])
+    return NameTuple(columns, tuple(searches))
 
 
-def _names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
+def _collect_names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
     """Return all names that the columns of names hold."""
     used = np.zeros(len(whole.table.vocabulary), bool)
     for j in range(len(cells.names)):
@@ -340,51 +441,72 @@ class NumberGraph(RowGraph):
     classes: None = None
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
-        """Return the prediction and the quantiles of rows, (m, 1 + levels); columns are those of a `TreeGraph`."""
+        """Return the prediction and the quantiles of rows: (m, 1 + levels).
+
+        Columns come as in a `TreeGraph`.
+        """
         codes = self.rows.codes(ops, values, places)
-        stacked, nowhere = ops.stacked(codes), codes[0] * 0
+        code_matrix = ops.stack(codes)
+        zeros = codes[0] * 0
 
-        def each(name: str, place: int = 0) -> Any:
-            """Return an entry for each row: ONNX Runtime drops factors and terms that are 1 and 0 in float32."""
-            return ops.constant(name)[nowhere + place]
+        def repeat(name: str, place: int = 0) -> Any:
+            """Return an entry of a constant for each row.
 
-        bases = [table_score(self.tables, ops, output, codes).double() for output in range(2)]
-        total = mean = ops.constant("mean")
-        for part, (live, frozen) in enumerate((bases, [ops.constant("live_mean"), mean])):
-            told = self._told(ops, part, stacked)
-            trust = _least(ops, _most(ops, told[:, 1], ops.constant("zero")), ops.constant("one"))
-            said = live + trust * (frozen - live) + told[:, 0] - mean
-            total = total + each("blend", part) * said
-        found = [total]
+            ONNX Runtime drops factors and terms of one number that are 1 and 0 in float32.
+            """
+            return ops.constant(name)[zeros + place]
+
+        total = self._blend_parts(ops, codes, code_matrix, repeat)
+        units = [total]
         if self.n_levels:
-            more = self._told(ops, 2, stacked)[:, 0]
-            size = _most(ops, ops.constant("size") + more, ops.constant("least_size"))
-            found += [total + size * each("ratios", k) for k in range(self.n_levels)]
+            larger = self._sum_leaves(ops, 2, code_matrix)[:, 0]
+            size = _max(ops, ops.constant("size") + larger, ops.constant("least_size"))
+            units += [total + size * repeat("ratios", k) for k in range(self.n_levels)]
         for step in range(2):  # a power of two may be too large for one factor
-            found = [units * ops.constant(f"unit.{step}") for units in found]
-        answers = [each("center") + number for number in found]
+            units = [number * ops.constant(f"unit.{step}") for number in units]
+        answers = [repeat("center") + number for number in units]
         if not math.isinf(self.bounds.low):
-            answers = [_most(ops, answer, each("low")) for answer in answers]
+            answers = [_max(ops, answer, repeat("low")) for answer in answers]
         if not math.isinf(self.bounds.high):
-            answers = [_least(ops, answer, each("high")) for answer in answers]
-        return ops.stacked(answers)
+            answers = [_min(ops, answer, repeat("high")) for answer in answers]
+        return ops.stack(answers)
 
-    def _told(self, ops: Operations, part: int, codes: Any) -> Any:
-        """Return the sum of what the leaves of a forest say."""
-        forest, values = self.forests[part], ops.constant(f"leaves.{part}")
-        leaves = walked(ops, forest, f"trees.{part}", codes)
+    def _blend_parts(
+        self, ops: Operations, codes: list[Any], code_matrix: Any, repeat: Callable[..., Any]
+    ) -> Any:
+        """Return the prediction in units: the blend of a part with the base and one without."""
+        live_base, frozen_base = [
+            compute_table_score(self.tables, ops, output, codes).double() for output in range(2)
+        ]
+        mean = ops.constant("mean")
+        parts = [(live_base, frozen_base), (ops.constant("live_mean"), mean)]
+        total = mean
+        for part, (live, frozen) in enumerate(parts):
+            sums = self._sum_leaves(ops, part, code_matrix)
+            trust = _min(ops, _max(ops, sums[:, 1], ops.constant("zero")), ops.constant("one"))
+            answer = live + trust * (frozen - live) + sums[:, 0] - mean
+            total = total + repeat("blend", part) * answer
+        return total
+
+    def _sum_leaves(self, ops: Operations, part: int, codes: Any) -> Any:
+        """Return the sum of the values of each row's leaves in a forest."""
+        forest = self.forests[part]
+        values = ops.constant(f"leaves.{part}")
+        leaves = walk_trees(ops, forest, f"trees.{part}", codes)
         return reduce(add, (values[leaves[:, tree]] for tree in range(forest.n_trees)))
 
 
-def _most(ops: Operations, a: Any, b: Any) -> Any:
+def _max(ops: Operations, a: Any, b: Any) -> Any:
     return ops.where(a < b, b, a)
 
 
-def _least(ops: Operations, a: Any, b: Any) -> Any:
+def _min(ops: Operations, a: Any, b: Any) -> Any:
     return ops.where(b < a, b, a)
 
 
-def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats, bounds: Bounds = UNBOUNDED) -> NumberGraph:
+def number_graph(
+    answers: NumberAnswers, names: Vocabulary, levels: Floats, bounds: Bounds = UNBOUNDED
+) -> NumberGraph:
     """Return the graph of a model, or refuse one that has none.
 
     Parameters
@@ -397,20 +519,42 @@ def number_graph(answers: NumberAnswers, names: Vocabulary, levels: Floats, boun
     bounds : Bounds
         What no answer leaves.
     """
-    errors, half = answers.errors, answers.exponent // 2
+    errors = answers.errors
     assert errors is not None
-    tables = answers.design.step_tables(answers.coefficients, answers.codes.step_middles)
-    numbers: dict[str, Any] = {"zero": 0.0, "one": 1.0, "center": [answers.center], "blend": answers.blend}
-    numbers |= {"size": errors.mean, "least_size": LEAST_SIZE * errors.mean, "ratios": errors.at(levels)}
-    numbers |= dict(zip(("live_mean", "mean"), answers.means, strict=True))
-    numbers |= {f"unit.{step}": np.ldexp(1.0, -own) for step, own in enumerate((half, answers.exponent - half))}
-    numbers |= {name: [end] for name, end in bounds._asdict().items() if not math.isinf(end)}
+    live_mean, mean = answers.means
+    half_exponent = answers.exponent // 2
+    numbers: dict[str, Any] = {
+        "zero": 0.0,
+        "one": 1.0,
+        "center": [answers.center],
+        "blend": answers.blend,
+        "size": errors.mean,
+        "least_size": LEAST_SIZE * errors.mean,
+        "ratios": errors.at(levels),
+        "live_mean": live_mean,
+        "mean": mean,
+        "unit.0": np.ldexp(1.0, -half_exponent),
+        "unit.1": np.ldexp(1.0, half_exponent - answers.exponent),
+    }
+    for name, end in bounds._asdict().items():
+        if not math.isinf(end):
+            numbers[name] = [end]
     constants: Constants = {name: np.array(number) for name, number in numbers.items()}
-    forests, leaves = answers.forests, answers.leaves
+    forests = list(answers.forests)
+    leaves = list(answers.leaves)
     if len(levels):
-        forests, leaves = (*forests, errors.forest), (*leaves, errors.leaves[:, None])
-    for part, (forest, own) in enumerate(zip(forests, leaves, strict=True)):
-        constants |= {f"leaves.{part}": own, **walk_constants(forest, f"trees.{part}")}
+        forests.append(errors.forest)
+        leaves.append(errors.leaves[:, None])
+    for part, (forest, values) in enumerate(zip(forests, leaves, strict=True)):
+        constants[f"leaves.{part}"] = values
+        constants |= walk_constants(forest, f"trees.{part}")
+    tables = answers.design.step_tables(answers.coefficients, answers.codes.step_middles)
     constants |= table_constants(tables)
-    rows = coded_rows(answers.codes, names, constants)
-    return NumberGraph(rows, constants, forests, tables, len(levels), bounds)
+    return NumberGraph(
+        rows=code_rows(answers.codes, names, constants),
+        constants=constants,
+        forests=tuple(forests),
+        tables=tables,
+        n_levels=len(levels),
+        bounds=bounds,
+    )

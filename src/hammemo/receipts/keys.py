@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
 from hammemo.receipts import strict_json as strict
@@ -294,6 +294,8 @@ def is_signed(public_key: str, message: bytes, signature: bytes) -> bool:
 
 def require_ed25519() -> Any:
     """Return the module that signs and verifies, or say how to install it."""
-    with needed("Receipts and keys need the package cryptography: pip install 'hammemo[erase]'"):
+    with explain_missing(
+        "Receipts and keys need the package cryptography: pip install 'hammemo[erase]'"
+    ):
         from cryptography.hazmat.primitives.asymmetric import ed25519
     return ed25519

@@ -201,4 +201,4 @@ def _set_witness(model: Learner, witness: RowHash | None) -> None:
         take_state(private, model.state.but(witness=witness))
 
     check_is_fitted(model)
-    model.edited(change)
+    model.apply_edit(change)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.sources.formats import require_arrow
 from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batches, check_columns, check_names, column_array
 
@@ -142,7 +142,7 @@ RowSource: TypeAlias = SqlQuery | DeltaVersion
 
 def _required(name: str) -> Any:
     """Return a module, or say how it is installed."""
-    with needed(f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS.get(name)}]'"):
+    with explain_missing(f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS.get(name)}]'"):
         return import_module(name)
 
 

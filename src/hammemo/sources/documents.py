@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.sources import formats
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.contexts import document as token_document
@@ -361,7 +361,7 @@ def tokenizer_text(name: str) -> str:
 
 
 def _tokenizers() -> Any:
-    with needed("A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'"):
+    with explain_missing("A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'"):
         import tokenizers
     return tokenizers
 

@@ -26,7 +26,7 @@ from functools import cache
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +107,7 @@ def _ending(name: str) -> str:
 
 def require_arrow(what: str, *modules: str) -> Any:
     """Return pyarrow with these modules of it, or say what needs it and how to install it."""
-    with needed(f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'"):
+    with explain_missing(f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'"):
         for name in ("pyarrow", *(f"pyarrow.{module}" for module in modules)):
             import_module(name)
     return sys.modules["pyarrow"]

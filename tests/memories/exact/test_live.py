@@ -83,7 +83,7 @@ def make_live(memory: memories.Exact) -> None:
 
 def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example this many times or, below zero, take it back."""
-    memory.edited(lambda private: private.update_one(tokens, label, by))
+    memory.apply_edit(lambda private: private.update_one(tokens, label, by))
 
 
 def as_array(rows: list[list[Any]]) -> np.ndarray[Any, Any]:
@@ -240,7 +240,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
 
     for _ in range(5):
         with pytest.raises(KeyboardInterrupt):
-            live.edited(fails)
+            live.apply_edit(fails)
         gc.collect()
         assert (version.n_versions, version.n_pages) == (1, pages)
     change(live, [1, 2, 3, 4], 7, 1)
@@ -261,7 +261,7 @@ def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        live.edited(fails)
+        live.apply_edit(fails)
     change(live, ["t"], "c", 1)
     assert list(live.labels) == ["a", "c"]
 
@@ -414,7 +414,7 @@ def test_many_small_streams_make_the_table_live(
         tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)
         was_live = live.signed_sum.is_live
         for memory in (live, plain):
-            memory.edited(partial(learn_stream, tokens, chosen))
+            memory.apply_edit(partial(learn_stream, tokens, chosen))
         assert live.state_bytes() == plain.state_bytes()
         if number != large and set(tokens) != {NO_TOKEN}:
             assert live.signed_sum.is_live == (was_live or small > 16)

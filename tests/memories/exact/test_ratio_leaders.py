@@ -38,7 +38,7 @@ def oracle(memory: memories.Exact) -> SparseCounts:
 
 def change(memory: memories.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example this many times or, below zero, take it back."""
-    memory.edited(lambda private: private.update_one(tokens, label, by))
+    memory.apply_edit(lambda private: private.update_one(tokens, label, by))
 
 
 def log_linear(weights: list[list[float]], smoothing: list[float]) -> LogLinear:

@@ -33,7 +33,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo import __version__
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.files.contents import file_bytes
 from hammemo_server.edits.operations import InUse, NoSuchModel
 from hammemo_server.store.base_log import FORMAT, HIDDEN, Ends, Log, Store, check_format
@@ -41,7 +41,7 @@ from hammemo_server.store.log import Copied, LeaseLost, LogDamaged, LogError
 from hammemo_server.store.shared_tables import NAMED_TABLES, TABLES, table_statements
 from hammemo_server.store.vault import KeyGone, Vault
 
-with needed("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
+with explain_missing("A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'"):
     import psycopg
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo.files.atomic import delete_leftovers
 from hammemo.files.locks import locked
 from hammemo.receipts.backup_keys import BackupKey
@@ -67,7 +67,8 @@ class Cipher:
     """
 
     def __init__(self, secret: bytes) -> None:
-        with needed("Subjects need the package cryptography: pip install 'hammemo[erase]'"):
+        hint = "Subjects need the package cryptography: pip install 'hammemo[erase]'"
+        with explain_missing(hint):
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         self._aes = AESGCM(secret)
 

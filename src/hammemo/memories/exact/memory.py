@@ -151,7 +151,7 @@ class Exact(InSegments):
             raise ValueError(
                 f"An exact memory keeps nothing beside its table, and {companion!r} was given."
             )
-        self.edited(lambda memory: setattr(memory, "signed_sum", stored))
+        self.apply_edit(lambda memory: setattr(memory, "signed_sum", stored))
 
     @property
     def terms(self) -> SignedSum:

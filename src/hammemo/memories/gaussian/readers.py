@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._lazy import needed
+from hammemo._lazy import explain_missing
 from hammemo._versions import cached_property
 from hammemo.memories.gaussian.codes import (
     PROJECTION,
@@ -332,7 +332,9 @@ class Device:
     """
 
     def __init__(self, name: str, exact: bool) -> None:
-        with needed(f"device={name!r} needs torch: pip install 'hammemo[torch]'. Or leave out device= to use NumPy."):
+        with explain_missing(
+            f"device={name!r} needs torch: pip install 'hammemo[torch]'. Or leave out device= to use NumPy."
+        ):
             import torch
         self._torch = torch
         self._dtype = torch.float64 if exact else torch.float32

@@ -212,7 +212,7 @@ class Hashed(Memory):
         All sites of one position share one list, of the tokens most frequent at any of them taken
         together.
         """
-        self.edited(lambda memory: memory.reserve_rows(examples))
+        self.apply_edit(lambda memory: memory.reserve_rows(examples))
 
     def reserve_rows(self, examples: Examples) -> None:
         """Give the most frequent tokens of examples rows of their own."""
