@@ -55,7 +55,6 @@ UNFINISHED = frozenset(
     src/hammemo/files
     src/hammemo/hub.py
     src/hammemo/kernels
-    src/hammemo/memories
     src/hammemo/mlflow.py
     src/hammemo/paper
     src/hammemo/planning

@@ -36,7 +36,7 @@ from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
 from hammemo.memories.exact import InSegments, SignedSum, table_arrays
-from hammemo.memories.label_counts import LabelCounts, empty_arrays, stored_empties
+from hammemo.memories.label_counts import LabelCounts, empty_arrays, read_empties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -157,7 +157,7 @@ class SegmentsJob:
         for run in runs:
             segment = self.adder.open(run)
             counts = counts.plus(segment.label_counts)
-            theirs = stored_empties(StoredArrays(segment.arrays), segment.label_counts, len(empties))
+            theirs = read_empties(StoredArrays(segment.arrays), segment.label_counts, len(empties))
             empties = [own.plus(other) for own, other in zip(empties, theirs, strict=True)]
         held = [opened(self.folder, segment, sites) for segment in segments if segment.rows]
         return SignedSum.from_segments(sites, held, counts, empties)
