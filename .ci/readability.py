@@ -45,7 +45,6 @@ UNFINISHED = frozenset(
     src/hammemo/explain
     src/hammemo/files
     src/hammemo/kernels
-    src/hammemo/memories
     src/hammemo/planning
     src/hammemo/sources
     src/hammemo/stores

@@ -337,7 +337,7 @@ def test_exact_codes_are_whole_steps_close_to_the_gaussian_ones(dimensions: tupl
     d, d_h, n_sites = dimensions
     exact, plain = GaussianCodes(3, d, d_h, n_sites, tied, exact=True), GaussianCodes(3, d, d_h, n_sites, tied)
     tokens = [*range(50), "a", 0.5]
-    for name, sd in (("outputs", d**-0.5), ("projected", (n_sites * d_h) ** -0.5)):
+    for name, sd in (("outputs", d**-0.5), ("project", (n_sites * d_h) ** -0.5)):
         codes, gaussian = getattr(exact, name)(tokens).astype(float), getattr(plain, name)(tokens)
         exponent = step_exponent(sd, CODE_BITS)
         steps = np.ldexp(codes, -exponent)
@@ -346,7 +346,7 @@ def test_exact_codes_are_whole_steps_close_to_the_gaussian_ones(dimensions: tupl
         assert 2 ** (CODE_BITS - 1) < 8 * sd * 2.0**-exponent <= 2**CODE_BITS
         # half a step by the last rounding, and far less from the finer ones before it
         assert np.abs(codes - gaussian).max() < 0.55 * 2.0**exponent
-    assert (exact.projected(tokens) == exact.projected(tokens[::-1])[::-1]).all()
+    assert (exact.project(tokens) == exact.project(tokens[::-1])[::-1]).all()
 
 
 def exact_gaussian(d: int = 16) -> Gaussian:
@@ -381,7 +381,7 @@ def test_no_code_can_pass_the_bound() -> None:
     # The bound counts examples; it holds because no product of an entry of W u and one of z is larger than this.
     memory = exact_gaussian(d=4)
     tokens = list(range(3000))
-    inputs, outputs = memory.codes.projected(tokens).astype(float), memory.codes.outputs(tokens).astype(float)
+    inputs, outputs = memory.codes.project(tokens).astype(float), memory.codes.outputs(tokens).astype(float)
     assert np.abs(inputs).max() * np.abs(outputs).max() <= memory.codes.largest_product
 
 

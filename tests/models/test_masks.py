@@ -110,10 +110,10 @@ def test_a_mask_of_some_contexts_is_a_part_of_the_mask(n_labels: int, m: int, al
     starts = np.cumsum([0, *map(len, lists)])
     mask = LabelMask(is_open, starts, np.array([*chain.from_iterable(lists)], np.int64), allows)
     plain = [[is_open[j] and ((j in own) == allows) for j in range(n_labels)] for own in lists]
-    assert mask.allowed(slice(0, m)).tolist() == plain
+    assert mask.find_allowed(slice(0, m)).tolist() == plain
     for first in range(m):
         part = slice(first, m)
-        assert mask[part].allowed(slice(0, m - first)).tolist() == plain[first:]
+        assert mask[part].find_allowed(slice(0, m - first)).tolist() == plain[first:]
 
 
 @given(documents=DOCUMENTS, queries=QUERIES, allow=st.none() | LIST, exclude=st.none() | LIST, k=st.integers(1, 20))

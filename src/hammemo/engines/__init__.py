@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array
-    from hammemo.tasks.labels.layout import LabelState
     from hammemo.engines.jobs import Groups
     from hammemo.engines.segments import SegmentsJob
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.memories import Memory
     from hammemo.stores.kept import ModelStore
+    from hammemo.tasks.labels.layout import LabelState
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]

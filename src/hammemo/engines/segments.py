@@ -38,7 +38,7 @@ from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
 from hammemo.memories.exact import InSegments, SignedSum, table_arrays
-from hammemo.memories.label_counts import LabelCounts, empty_arrays, stored_empties
+from hammemo.memories.label_counts import LabelCounts, empty_arrays, read_empties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -188,7 +188,7 @@ class SegmentsJob:
         for run in runs:
             segment = self.adder.open(run)
             label_counts = label_counts.plus(segment.label_counts)
-            counts_of_run = stored_empties(
+            counts_of_run = read_empties(
                 StoredArrays(segment.arrays), segment.label_counts, len(sites.positions)
             )
             empty_counts = [

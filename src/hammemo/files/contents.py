@@ -31,7 +31,7 @@ from hammemo.files.descriptions import ParameterError, Restorer, exactly, field,
 from hammemo.files.parameters import check_label_parameters, check_number_parameters
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
-from hammemo.memories.gaussian import given_codes
+from hammemo.memories.gaussian import find_given_codes
 from hammemo.memories.label_counts import Frame, empty_arrays
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept import EVERYTHING, ModelStore
@@ -148,7 +148,7 @@ def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = Non
         stored = head_state(memory, empty_arrays(segmented.empties, memory.labels))
     else:
         stored = memory.state()
-    codes = {kind: given.arrays() for kind, given in given_codes(memory).items()}
+    codes = {kind: given.arrays() for kind, given in find_given_codes(memory).items()}
     cells = {} if state.layout.cells is None else state.layout.cells.arrays()
     rows = {} if state.store is None else state.store.state()
     beside = _named(vote=state.vote.state(), cells=cells, kept=rows, **codes)
@@ -278,7 +278,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its memory is not of a kind that is stored in segments")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
-    if given_codes(memory) != restorer.codes:
+    if find_given_codes(memory) != restorer.codes:
         raise ValueError("it has codes that its memory does not use")
     memory.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):

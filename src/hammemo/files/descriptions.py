@@ -25,7 +25,7 @@ from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_par
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
-from hammemo.memories.gaussian import GivenRows, given_codes
+from hammemo.memories.gaussian import GivenRows, find_given_codes
 from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.column_evidence import HowGiven
@@ -102,7 +102,7 @@ def codes_entry(part: Any, name: str, value: Any, fitted: Memory | None) -> dict
     if value is None:
         return {}
     kind = part.given_codes[name]
-    used = given_codes(fitted).get(kind)
+    used = find_given_codes(fitted).get(kind)
     if used is None or GivenRows.of(value, kind).digest != used.digest:
         raise FileError(f"{name}= has other codes than the fitted memory. Undo set_params({name}=...), or fit again.")
     return {name: {"arrays": kind}}
@@ -285,7 +285,7 @@ class Restorer:
         """Take codes and projections that were given out of the arrays of a file, checked, if it has any."""
         for kind in {name.partition(".")[0] for name in arrays}.intersection(GIVEN):
             with taken_part(arrays, kind) as stored:
-                self.codes[kind] = GivenRows.restored(stored, kind)
+                self.codes[kind] = GivenRows.from_stored(stored, kind)
 
     def _given(self, cls: Any, name: str, value: Any) -> GivenRows | None:
         """Return what a parameter was given, if it is described as one of the arrays of the file."""

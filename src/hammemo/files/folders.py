@@ -34,7 +34,7 @@ from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.segment_files import SegmentFacts, open_segment, right_segment, segment_names, write_segment
 from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
-from hammemo.memories.label_counts import LabelCounts, stored_empties
+from hammemo.memories.label_counts import LabelCounts, read_empties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -233,7 +233,7 @@ def stored_segments(
     if not isinstance(described, list):
         raise ValueError("its segments are not a list")
     facts = [SegmentFacts.of(one) for one in described]
-    empties = stored_empties(stored, all_labels, len(sites.positions))
+    empties = read_empties(stored, all_labels, len(sites.positions))
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
     return SignedSum.from_segments(sites, files, all_labels.positive(), empties)
 

@@ -1,7 +1,8 @@
 """Memories: the additive states, exact counts and the sketches of them, and what reads them.
 
-`base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `tiered` wraps
-another memory. A memory of another package finds all that it needs here and in `hammemo.tokens`.
+`base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `tiered`
+wraps another memory. A memory of another package finds all that it needs here and in
+`hammemo.tokens`.
 
 Imports kernels, tokens and `_arrays`; votes, models and all above build on it.
 """

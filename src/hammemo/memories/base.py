@@ -1,26 +1,31 @@
 r"""The contract that every memory keeps.
 
-A memory is an additive state. For site k and label c it estimates :math:`N_{k,c}(x)`, how many stored examples of label
-c hold x at site k. `reader` returns what it holds now, for answering (:mod:`hammemo.memories.reader`).
+A memory is an additive state. For site k and label c it estimates :math:`N_{k,c}(x)`, how many
+stored examples of label c hold x at site k. `reader` returns what it holds now, for answering
+(:mod:`hammemo.memories.reader`).
 
-`add` and `remove` are inverse, so are `merge` and `unmerge` (the sum and the difference of two states), and no order
-matters: to the byte where the state is made of integers, to rounding where it is made of floats. What must agree for
-two states to be added is the *layout*. The state has one canonical form, returned by `state`; `state_bytes` is what
-"the same state" means everywhere in this library.
+`add` and `remove` are inverse, so are `merge` and `unmerge` (the sum and the difference of two
+states), and no order matters: to the byte where the state is made of integers, to rounding where it
+is made of floats. What must agree for two states to be added is the *layout*. The state has one
+canonical form, returned by `state`; `state_bytes` is what "the same state" means everywhere in this
+library.
 
-What is stored is a version that never changes (:mod:`hammemo._versions`): an edit works on a private version and
-publishes it by one store, so one memory may be used by any number of threads, and an edit that fails changes nothing.
+What is stored is a version that never changes (:mod:`hammemo._versions`): an edit works on a
+private version and publishes it by one store, so one memory may be used by any number of threads,
+and an edit that fails changes nothing.
 
-A new memory is a subclass with these hooks; `check_memory` of tests/support/contract_checks tries it against the
-contract. They replace the values of attributes and never change what those hold, for other versions may share it:
+A new memory is a subclass with these hooks; `check_memory` of tests/support/contract_checks tries
+it against the contract. They replace the values of attributes and never change what those hold, for
+other versions may share it:
 
 - `clear`: hold nothing; parameters are checked here;
 - `update`: add a batch of examples, or take it back;
 - `add_state`: add the state of another memory of the same layout, or subtract it;
-- `observed`: how many examples each label has;
+- `count_labels`: how many examples each label has;
 - `make_reader` and, for serving, `compile`;
 - `state_arrays` and `restore_arrays`: what is stored, as named arrays, and the way back;
-- `layout`, extended by all that must agree, and `undecided`, where the first examples settle a part of it;
+- `layout`, extended by all that must agree, and `list_undecided`, where the first examples settle a
+  part of it;
 - `update_one` and `find_labels`, where one example, or the labels alone, can be had faster.
 """
 
@@ -63,8 +68,8 @@ Self = TypeVar("Self", bound="Memory")
 class Memory(Versioned, BaseEstimator, ABC):
     """Base class of the memories: parameters first, a state after `open`.
 
-    Subclasses hold the state; this class holds what is the same for all: the sites, the seed, the declared labels,
-    the layout and the canonical bytes.
+    Subclasses hold the state; this class holds what is the same for all: the sites, the seed, the
+    declared labels, the layout and the canonical bytes.
     """
 
     sites: Sites
@@ -83,9 +88,11 @@ class Memory(Versioned, BaseEstimator, ABC):
     """The name of a parameter that must not be written to a file, if there is one."""
 
     forgot_unchecked: bool = False
-    """Whether it has removed examples that may never have been stored, so that its bounds on counts may be wrong.
+    """Whether it has removed examples that may never have been stored, so that its bounds on counts
+    may be wrong.
 
-    A sketch that cannot refuse such examples sets it in `update` and `add_state`. It is no part of the state.
+    A sketch that cannot refuse such examples sets it in `update` and `add_state`. It is no part of
+    the state.
     """
 
     def open(self: Self, sites: Sites, seed: int = 0, declared: Vocabulary | None = None) -> Self:
@@ -121,7 +128,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         *,
         trusted: bool = False,
     ) -> Self:
-        """Start with what `state` of another memory with the same parameters returned, after checking all of it.
+        """Start with what `state` of a memory with the same parameters returned, checked.
 
         Parameters
         ----------
@@ -130,20 +137,29 @@ class Memory(Versioned, BaseEstimator, ABC):
         sites, seed
             As in `open`.
         declared : ndarray of int, optional
-            Which of the state's labels were declared, as ascending ranks; those without examples must be.
+            Which of the state's labels were declared, as ascending ranks; those without examples
+            must be.
         trusted : bool
-            Whether checks that read whole arrays are skipped: for memory-mapped arrays of a file known to be good.
+            Whether checks that read whole arrays are skipped: for memory-mapped arrays of a file
+            known to be good.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.memories import Exact
-        >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
+        >>> clf = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["a", "c"]], ["x", "y"])
+        >>> memory = clf.memory_
         >>> copy = Exact().restore(memory.state(), memory.sites)
         >>> copy.state_bytes() == memory.state_bytes()
         True
         """
-        self.restore_stored(StoredArrays(state, trusted=trusted), sites, seed, declared, type(self).restore_arrays)
+        self.restore_stored(
+            StoredArrays(state, trusted=trusted),
+            sites,
+            seed,
+            declared,
+            restore_arrays=type(self).restore_arrays,
+        )
         return self
 
     def restore_stored(
@@ -163,7 +179,9 @@ class Memory(Versioned, BaseEstimator, ABC):
             raise ValueError("a label has no example and was not declared")
 
         def take(memory: Self) -> None:
-            memory.sites, memory.seed, memory.declared = sites, seed, frame.labels.keep(mask)
+            memory.sites = sites
+            memory.seed = seed
+            memory.declared = frame.labels.keep(mask)
             memory.forgot_unchecked = False
             restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
@@ -174,13 +192,16 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Refuse sites without a position where there is no table for them."""
         if sites.free and not self.keeps_free_sites:
             raise TypeError(
-                f"{type(self).__name__} keeps no sites without a position, such as {sites.free[0].kind!r}: most rows "
-                "of their tables hold few counts, which drown in a sketch's buckets. Use memory='exact'."
+                f"{type(self).__name__} keeps no sites without a position, "
+                f"such as {sites.free[0].kind!r}: most rows of their tables hold few counts, "
+                "which drown in a sketch's buckets. Use memory='exact'."
             )
 
     def restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the part of a state that is kept for this memory inside another one."""
-        self.sites, self.seed, self.declared = whole.sites, whole.seed, whole.declared
+        self.sites = whole.sites
+        self.seed = whole.seed
+        self.declared = whole.declared
         self.restore_arrays(all_labels, stored)
 
     def declare(self, labels: Vocabulary) -> None:
@@ -188,7 +209,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         self.apply_edit(lambda memory: memory.declare_labels(labels))
 
     def empty_like(self: Self) -> Self:
-        """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
+        """Return a memory of the same layout with nothing stored: a shard to merge back."""
         fresh: Self = clone(self)
         return fresh.open(self.sites, self.seed)
 
@@ -205,11 +226,13 @@ class Memory(Versioned, BaseEstimator, ABC):
         self.apply_edit(lambda memory: memory.update_cells(cells, examples, 1))
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
+        """Store the windows of a stream; with `labels`, only those that have one of them."""
         self.apply_edit(lambda memory: memory.update_from_blocks(blocks, labels))
 
     def merge(self, other: Memory) -> None:
-        """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
+        """Add the state of another memory of the same layout.
+
+        What is still open in a layout is taken from the other's.
 
         Declared labels are taken over. A memory that refuses is unchanged.
         """
@@ -226,8 +249,9 @@ class Memory(Versioned, BaseEstimator, ABC):
     def unmerge(self, other: Memory) -> None:
         """Subtract the state of another memory of the same layout: the exact inverse of `merge`.
 
-        Raises `NotStoredError`, with nothing changed, where a count would become negative: the other is then no part of
-        this one. Labels that lose their last example are no longer labels, except those declared here.
+        Raises `NotStoredError`, with nothing changed, where a count would become negative: the
+        other is then no part of this one. Labels that lose their last example are no longer labels,
+        except those declared here.
         """
         other = _version_of(other)
 
@@ -238,21 +262,28 @@ class Memory(Versioned, BaseEstimator, ABC):
         self.apply_edit(subtract)
 
     def snapshot(self: Self) -> Self:
-        """Return a memory of its own that holds this version: what either stores later, the other does not see.
+        """Return a memory of its own that holds this version.
 
-        It costs no more than a few references, because versions share what they hold.
+        What either stores later, the other does not see. It costs no more than a few references,
+        because versions share what they hold.
         """
-        copied = super().snapshot()
-        copied.known_reader = copied.known_ranker = None
-        return copied
+        copy = super().snapshot()
+        copy.known_reader = None
+        copy.known_ranker = None
+        return copy
 
-    def _check_layout(self, other: Memory) -> None:
-        theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
-        mine = self.layout()
-        settled = [name for name in mine if name not in self.list_undecided()]
-        for name in settled:
-            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.list_undecided()):
-                raise LayoutError(_other_layout(name, mine[name], theirs.get(name)))
+    def _check_layout(self, other: Any) -> None:
+        """Refuse another memory whose layout is another, in what both have settled."""
+        layout = self.layout()
+        if isinstance(other, Memory):
+            other_layout = other.layout()
+            undecided = self.list_undecided() | other.list_undecided()
+        else:
+            other_layout = {"memory": type(other).__name__}
+            undecided = self.list_undecided()
+        for name, value in layout.items():
+            if name not in undecided and other_layout.get(name) != value:
+                raise LayoutError(_describe_difference(name, value, other_layout.get(name)))
 
     def list_undecided(self) -> AbstractSet[str]:
         """Return the names of the parts of the layout that the first examples will settle."""
@@ -269,26 +300,39 @@ class Memory(Versioned, BaseEstimator, ABC):
         return reader
 
     def ranker(self, vote: Any, sites: Sites) -> Ranker:
-        """Return what a vote ranks this version by: made once for the vote, as it is, and the sites asked for last."""
+        """Return what a vote ranks this version by.
+
+        It is made once for the vote, as it is, and the sites that were asked for last.
+        """
         version = self.now()
-        key, made = (vote, sites, *vars(vote).values()), version.known_ranker
-        if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
-            made = version.known_ranker = (key, vote.ranker(version.reader(), sites))  # one store of equal values
-        return made[1]
+        key = (vote, sites, *vars(vote).values())
+        last = version.known_ranker
+        if last is not None:
+            last_key, ranker = last
+            same = (value is other for value, other in zip(last_key, key, strict=False))
+            if len(last_key) == len(key) and all(same):
+                return ranker
+        new_ranker: Ranker = vote.ranker(version.reader(), sites)
+        version.known_ranker = (key, new_ranker)  # one assignment: other threads make an equal one
+        return new_ranker
 
     def keeps_rows(self) -> bool:
-        """Return whether its reader has rows of counts, which a log-linear vote needs; also before `open`.
+        """Return whether its reader has rows of counts, which a log-linear vote needs.
 
-        The reader of an empty memory with one site says so. A memory whose parameters need more sites says it here.
+        It is known before `open`, too: the reader of an empty memory with one site says so. A
+        memory whose parameters need more sites overrides this.
         """
-        return clone(self).open(PositionalHamming().resolve(1)).reader().has_rows  # type: ignore[no-any-return]
+        one_site = PositionalHamming().resolve(1)
+        return clone(self).open(one_site).reader().has_rows  # type: ignore[no-any-return]
 
     def static_reader(self) -> Reader:
-        """Return a reader for going through the whole table once: another one where that is cheaper."""
+        """Return a reader for going through the whole table once, where another one is cheaper."""
         return self.reader()
 
     @abstractmethod
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1) -> Compiled:
+    def compile(
+        self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1
+    ) -> Compiled:
         """Return a read-only form made for serving.
 
         Parameters
@@ -318,13 +362,14 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
-        free = [[site.kind, site.reach] for site in self.sites.free]
-        return {
+        layout: dict[str, Any] = {
             "memory": type(self).__name__,
             "h": self.sites.h,
             "sites": [list(site) for site in self.sites.positions],
-            **({"free": free} if free else {}),
         }
+        if self.sites.free:
+            layout["free"] = [[site.kind, site.reach] for site in self.sites.free]
+        return layout
 
     def fingerprint(self) -> str:
         """Return a short name of the layout: equal fingerprints can be merged."""
@@ -356,7 +401,8 @@ class Memory(Versioned, BaseEstimator, ABC):
         >>> import hashlib
         >>> from hammemo import MemoryClassifier
         >>> memory = MemoryClassifier().fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
-        >>> memory.state_digest() == hashlib.blake2b(memory.state_bytes(), digest_size=32).hexdigest()
+        >>> digest = hashlib.blake2b(memory.state_bytes(), digest_size=32)
+        >>> memory.state_digest() == digest.hexdigest()
         True
         """
         return hashlib.blake2b(self.state_bytes(), digest_size=32).hexdigest()
@@ -379,12 +425,18 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Add examples or, with sign -1, take them back: all of them, or none and an error."""
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
-        """Add one example `by` times or, below zero, take it back; a memory that can do it faster says so here."""
+        """Add one example `by` times or, below zero, remove it.
+
+        A memory that can do it faster says so here.
+        """
         examples = Examples.of([list(tokens)], [label], [abs(by)])
         self.update(examples, 1 if by > 0 else -1)
 
     def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
-        """Add rows with numbers or, with sign -1, take them back: their cells are counted, part by part."""
+        """Add rows with numbers or, with sign -1, remove them.
+
+        Their cells are counted, part by part.
+        """
         for part in row_pieces(len(examples), cells.h):
             rows = np.arange(len(examples))[part]
             self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)
@@ -397,7 +449,9 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Add the windows of a stream; with `labels`, only those that have one of them."""
         for block in blocks:
             examples = block.examples()
-            self.update(examples if labels is None else examples.only(labels), 1)
+            if labels is not None:
+                examples = examples.only(labels)
+            self.update(examples, 1)
 
     def declare_labels(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates; a memory around another tells that one too."""
@@ -405,7 +459,10 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     @abstractmethod
     def add_state(self, other: Any, sign: int) -> None:
-        """Add the state of a memory of this layout or, with sign -1, subtract it: all of it, or none and an error."""
+        """Add the state of a memory of this layout or, with sign -1, subtract it.
+
+        It does all of it, or none and raises an error.
+        """
 
     @abstractmethod
     def count_labels(self) -> LabelCounts:
@@ -421,27 +478,38 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     @abstractmethod
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        """Take a state; `all_labels` has the declared labels too, with their counts, zero for those without examples.
+        """Take a state; `all_labels` has the declared labels, too.
+
+        Their counts are zero for those without examples.
 
         Shapes are compared with the parameters before anything of a declared size is allocated.
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "known_reader": None, "known_ranker": None}  # made again when needed
+        return {**super().__getstate__(), "known_reader": None, "known_ranker": None}  # no caches
 
 
 def _version_of(other: Any) -> Any:
-    """Return the version that another memory holds now; what is not a memory is refused later, with the reason."""
+    """Return the version that another memory holds now.
+
+    What is not a memory is refused later, with the reason.
+    """
     return other.now() if isinstance(other, Memory) else other
 
 
-def _other_layout(name: str, mine: Any, theirs: Any) -> str:
-    shown = [text if len(text) < 200 else f"{text[:180]} …" for text in (repr(mine), repr(theirs))]
+def _describe_difference(name: str, value: Any, other_value: Any) -> str:
+    """Return the message for memories whose layouts differ."""
+    texts = [
+        text if len(text) < 200 else f"{text[:180]} …" for text in (repr(value), repr(other_value))
+    ]
     advice = (
-        "Learn every shard from the layout of one model: start it with empty_like() of that model, or with "
-        "partial_fit(X, y, layout=that_model)"
+        "Learn every shard from the layout of one model: start it with empty_like() of that model, "
+        "or with partial_fit(X, y, layout=that_model)"
     )
     if name.endswith("sites"):
-        advice += "; or fit it with kernel=a.kernel_ of that model, or on the command line with hammemo fit and layout="
-    differs = f"{name} is {shown[0]} here and {shown[1]} there"
+        advice += (
+            "; or fit it with kernel=a.kernel_ of that model, "
+            "or on the command line with hammemo fit and layout="
+        )
+    differs = f"{name} is {texts[0]} here and {texts[1]} there"
     return f"States can be added and subtracted when their layouts agree; {differs}. {advice}."

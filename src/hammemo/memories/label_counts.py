@@ -1,4 +1,4 @@
-"""How many examples each label has, and with it what every reader knows: sites, labels and their counts."""
+"""How many examples each label has, and what every reader knows: sites, labels, their counts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
 
 
-def check_total(held: int, added: int) -> None:
+def check_total(n_stored: int, n_added: int) -> None:
     """Refuse `MAX_EXAMPLES` and more, as `Frame.from_arrays` does when a model is loaded."""
-    if held + added >= MAX_EXAMPLES:
+    if n_stored + n_added >= MAX_EXAMPLES:
         raise ValueError(
-            f"The model holds {held:,} examples and {added:,} are to be added, multiplicities counted: "
-            "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
+            f"The model holds {n_stored:,} examples and {n_added:,} are to be added, "
+            "multiplicities counted: counts are exact below 2^53 only, so nothing was changed. "
+            "Divide all sample_weight by a common factor."
         )
 
 
@@ -39,11 +40,17 @@ class LabelCounts(Cached):
 
     @cached_property
     def total(self) -> int:
-        """How many examples there are: below 2^53, which `check_total` and `Frame.from_arrays` see to."""
+        """How many examples there are.
+
+        They are fewer than 2^53, which `check_total` and `Frame.from_arrays` see to.
+        """
         return int(self.counts.sum())
 
     def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
-        """Return the sum, or with sign -1 the difference, or refuse to go below zero or to `MAX_EXAMPLES`."""
+        """Return the sum or, with sign -1, the difference.
+
+        It refuses to go below zero or to `MAX_EXAMPLES`.
+        """
         if sign > 0:
             check_total(self.total, other.total)
         labels = self.labels.union(other.labels)
@@ -58,20 +65,23 @@ class LabelCounts(Cached):
     def plus_at(self, rank: int, count: int) -> LabelCounts | None:
         """Return the counts with a number, which may be negative, added to one label's.
 
-        None where that label, or the sum of all, is left with no proper number: `plus` says what to do then.
+        None where that label, or the sum of all, is left with no proper number: `plus` says what to
+        do then.
         """
         total = self.total + count
-        left = int(self.counts[rank]) + count
-        if left <= 0 or total >= MAX_EXAMPLES:
+        label_count = int(self.counts[rank]) + count
+        if label_count <= 0 or total >= MAX_EXAMPLES:
             return None
         counts = self.counts.copy()
-        counts[rank] = left
-        changed = LabelCounts(self.labels, counts)
-        vars(changed)["total"] = total
-        return changed
+        counts[rank] = label_count
+        version = LabelCounts(self.labels, counts)
+        vars(version)["total"] = total  # the cached property: no need to add up again
+        return version
 
     def counts_for(self, labels: Vocabulary) -> Ints:
-        """Return how many examples each of these labels has, zero for those that are not held; all that are, are there.
+        """Return how many examples each of these labels has, zero for those without.
+
+        All labels that have examples must be among them.
 
         Shapes
         ------
@@ -90,7 +100,7 @@ class LabelCounts(Cached):
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What every reader has: the sites it compares, its labels, and how many examples each label has."""
+    """What every reader has: sites, labels, and how many examples each label has."""
 
     sites: Sites
     labels: Vocabulary
@@ -113,26 +123,26 @@ class Frame:
 
 def empty_arrays(empties: Sequence[LabelCounts], labels: Vocabulary) -> dict[str, Array]:
     """Return for each site the examples without a token there, as arrays for a file."""
-    held = [(k, one) for k, one in enumerate(empties) if one.total]
+    sites = [(k, counts) for k, counts in enumerate(empties) if counts.total]
     none = np.empty(0, np.int64)
-    empty = {
-        "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
-        "labels": np.concatenate([none, *(labels.find(one.labels) for _, one in held)]),
-        "counts": np.concatenate([none, *(one.counts for _, one in held)]),
+    arrays = {
+        "sites": np.repeat([k for k, _ in sites], [len(empty.counts) for _, empty in sites]),
+        "labels": np.concatenate([none, *(labels.find(empty.labels) for _, empty in sites)]),
+        "counts": np.concatenate([none, *(empty.counts for _, empty in sites)]),
     }
-    return {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
+    return {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in arrays.items()}
 
 
-def stored_empties(stored: StoredArrays, all_labels: LabelCounts, n_sites: int) -> list[LabelCounts]:
+def read_empties(stored: StoredArrays, all_labels: LabelCounts, n_sites: int) -> list[LabelCounts]:
     """Return what `empty_arrays` gave, checked."""
-    own = stored.part("empty")
-    at = own.whole_numbers("sites", (None,), below=n_sites)
-    names = own.whole_numbers("labels", (len(at),), below=len(all_labels.labels))
-    counts = own.whole_numbers("counts", (len(at),), least=1, below=MAX_EXAMPLES)
+    arrays = stored.part("empty")
+    sites = arrays.whole_numbers("sites", (None,), below=n_sites)
+    labels = arrays.whole_numbers("labels", (len(sites),), below=len(all_labels.labels))
+    counts = arrays.whole_numbers("counts", (len(sites),), least=1, below=MAX_EXAMPLES)
     empties = []
     for k in range(n_sites):
         totals = np.zeros(len(all_labels.labels), np.int64)
-        totals[names[at == k]] = counts[at == k]
+        totals[labels[sites == k]] = counts[sites == k]
         if (totals > all_labels.counts).any():
             raise ValueError("a site has more empty examples of a label than the label has")
         empties.append(LabelCounts(all_labels.labels, totals).positive())

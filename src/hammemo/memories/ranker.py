@@ -1,24 +1,22 @@
 r"""One score a label for any context, and the labels in the order of their scores.
 
-A vote makes a ranker of a reader. A ranker with a faster way to the best labels than all scores overrides `winners` and
-`leaders`; both give the order of the scores, equals in column order.
+A vote makes a ranker of a reader. A ranker with a faster way to the best labels than all scores
+overrides `winners` and `leaders`; both give the order of the scores, equals in column order.
 
-When it pays to compile: once plain answers have cost about as much.
+Beside it are what rankers and readers share:
 
-How many queries come before the next edit is unknown. So they are answered the plain way until that has cost as much
-as compiling would, and by a compiled form then: never more than twice the cost of the better way.
-
-What each site contributes to the score of each label, and how far that may be from the exact contribution.
-
-The score of label c is a sum :math:`S_c = \beta_c + \sum_k s_{k,c}` over the sites k of a query. A memory that keeps
-exact counts knows every :math:`s_{k,c}`. One that keeps bounds on the counts knows an interval that holds the exact
-contribution for certain; intervals add up over sites. One with random codes knows a standard error, over the draw of
-the codes; errors of different sites are not independent, so that of the sum is given besides.
-
-Which labels a question may be answered with: all but some, some only, the same for all contexts or not.
-
-A mask has two parts, and a label must pass both: flags for all contexts alike, and one list of labels for each context,
-which are either left out or the only ones that are allowed.
+- `CompileBudget` says when it pays to compile. How many queries come before the next edit is
+  unknown. So they are answered the plain way until that has cost as much as compiling would, and by
+  a compiled form then: never more than twice the cost of the better way.
+- `SiteScores` has what each site contributes to the score of each label, and how far that may be
+  from the exact contribution. The score of label c is a sum :math:`S_c = \beta_c + \sum_k s_{k,c}`
+  over the sites k of a query. A memory that keeps exact counts knows every :math:`s_{k,c}`. One
+  that keeps bounds on the counts knows an interval that holds the exact contribution for certain;
+  intervals add up over sites. One with random codes knows a standard error, over the draw of the
+  codes; errors of different sites are not independent, so that of the sum is given besides.
+- `LabelMask` says which labels a question may be answered with. It has two parts, and a label must
+  pass both: flags for all contexts alike, and one list of labels for each context, which are either
+  left out or the only ones that are allowed.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class LabelMask:
     >>> import numpy as np
     >>> from hammemo.memories.ranker import LabelMask
     >>> mask = LabelMask(np.array([True, True, False]), np.array([0, 1, 1]), np.array([0]), False)
-    >>> mask.allowed(slice(0, 2)).tolist()
+    >>> mask.find_allowed(slice(0, 2)).tolist()
     [[False, True, False], [True, True, False]]
     >>> mask.most_listed()
     1
@@ -76,15 +74,19 @@ class LabelMask:
     def __getitem__(self, part: slice) -> LabelMask:
         """Return the mask of some contexts that follow each other."""
         starts = self.starts[part.start : part.stop + 1]
-        return LabelMask(self.is_open, starts - starts[0], self.listed[starts[0] : starts[-1]], self.lists_allow)
+        listed = self.listed[starts[0] : starts[-1]]
+        return LabelMask(self.is_open, starts - starts[0], listed, self.lists_allow)
 
-    def allowed(self, part: slice) -> Bools:
+    def find_allowed(self, part: slice) -> Bools:
         """Return whether each of some contexts may be answered with each label: (contexts, L)."""
         starts = self.starts[part.start : part.stop + 1]
-        found = np.full((len(starts) - 1, len(self.is_open) + 1), not self.lists_allow)  # -1 marks the last column
-        owners = np.repeat(np.arange(len(found)), np.diff(starts))
-        found[owners, self.listed[starts[0] : starts[-1]]] = self.lists_allow
-        return np.asarray(found[:, :-1] & self.is_open)
+        listed = self.listed[starts[0] : starts[-1]]
+        n_contexts = len(starts) - 1
+        # one column more than labels: -1, which is no label, marks it
+        by_list = np.full((n_contexts, len(self.is_open) + 1), not self.lists_allow)
+        owners = np.repeat(np.arange(n_contexts), np.diff(starts))
+        by_list[owners, listed] = self.lists_allow
+        return np.asarray(by_list[:, :-1] & self.is_open)
 
     @property
     def has_lists(self) -> bool:
@@ -99,14 +101,18 @@ class LabelMask:
         """Return whether each context may be answered with all labels but at most this many."""
         return not self.lists_allow and self.most_listed() <= most and bool(self.is_open.all())
 
-    def passed_over(self, leaders: Ints, k: int) -> Ints:
-        """Return the first k columns of each context that its list does not name; -1 where they are fewer."""
-        found = np.full((len(leaders), k), -1)
-        for row, own, first, last in zip(found, leaders.tolist(), self.starts[:-1], self.starts[1:], strict=True):
-            out = set(self.listed[first:last].tolist())
-            left = [column for column in own if column not in out][:k]
-            row[: len(left)] = left
-        return found
+    def skip_listed(self, leaders: Ints, k: int) -> Ints:
+        """Return the first k columns of each context that its list does not name.
+
+        It is -1 where they are fewer.
+        """
+        columns = np.full((len(leaders), k), -1)
+        lists = zip(leaders.tolist(), self.starts[:-1], self.starts[1:], strict=True)
+        for row, (row_leaders, first, last) in zip(columns, lists, strict=True):
+            listed = set(self.listed[first:last].tolist())
+            kept = [column for column in row_leaders if column not in listed][:k]
+            row[: len(kept)] = kept
+        return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,15 +132,15 @@ class SiteScores:
     base : ndarray of shape (K,) or (m, K), optional
         The score where no site says anything; zero by default.
     parts : tuple of pairs (kind, positions), optional
-        What each of the S rows stands for, where that is not the kernel's sites: the kind of a site without a position,
-        empty for one with positions.
+        What each of the S rows stands for, where that is not the kernel's sites: the kind of a site
+        without a position, empty for one with positions.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.memories.ranker import SiteScores
     >>> votes = SiteScores.exact(np.array([[[2.0, 0.0], [1.0, 3.0]]]))
-    >>> votes.divided(np.array([1.0, 2.0])).totals()
+    >>> votes.divide(np.array([1.0, 2.0])).totals()
     array([[3. , 1.5]])
     """
 
@@ -146,14 +152,21 @@ class SiteScores:
     base: Floats | None = None
     parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
 
-    def extended(self, added: Floats, base: Floats, parts: tuple[tuple[str, tuple[int, ...]], ...]) -> SiteScores:
-        """Return these contributions, of known parts, and further exact ones behind them: (m, more, K), (m, K)."""
+    def extend(
+        self, values: Floats, base: Floats, parts: tuple[tuple[str, tuple[int, ...]], ...]
+    ) -> SiteScores:
+        """Return these contributions, of known parts, with further exact ones behind them.
+
+        Shapes
+        ------
+        values : (m, more, K); base : (m, K)
+        """
         assert self.parts is not None
         return replace(
             self,
-            values=np.concatenate([self.values, added], axis=1),
-            low=None if self.low is None else np.concatenate([self.low, added], axis=1),
-            high=None if self.high is None else np.concatenate([self.high, added], axis=1),
+            values=np.concatenate([self.values, values], axis=1),
+            low=None if self.low is None else np.concatenate([self.low, values], axis=1),
+            high=None if self.high is None else np.concatenate([self.high, values], axis=1),
             base=base + (0 if self.base is None else self.base),
             parts=(*self.parts, *parts),
         )
@@ -168,15 +181,18 @@ class SiteScores:
         sums = self.values.sum(axis=1)
         return np.asarray(sums if self.base is None else sums + self.base)
 
-    def divided(self, divisor: float | Floats) -> SiteScores:
+    def divide(self, divisor: float | Floats) -> SiteScores:
         """Return the same for scores that are divided by a positive number, or by one a label."""
-        parts = ("values", "low", "high", "errors", "total_errors", "base")
-        held = {name: getattr(self, name) for name in parts}
-        return replace(self, **{name: part / divisor for name, part in held.items() if part is not None})
+        names = ("values", "low", "high", "errors", "total_errors", "base")
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(
+            self, **{name: array / divisor for name, array in arrays.items() if array is not None}
+        )
 
 
 Divisor: TypeAlias = float | Floats
-"""What weighted sums are divided by: one number, where all labels share it, or one a label, (L,)."""
+"""What weighted sums are divided by: one number, where all labels share it, or one a label, (L,).
+"""
 
 
 SingleScores: TypeAlias = "Callable[[Sequence[Any]], Floats | None]"
@@ -194,7 +210,8 @@ class Ranker(ABC):
     ----------
     n_labels : int
     row_width : int
-        How many numbers one context needs while its scores are made; batches are cut to bound their memory.
+        How many numbers one context needs while its scores are made; batches are cut to bound their
+        memory.
     """
 
     def __init__(self, n_labels: int, row_width: int) -> None:
@@ -212,7 +229,7 @@ class Ranker(ABC):
 
     @abstractmethod
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns: the terms of `scores`.
+        """Return what each site adds to the scores of labels: the terms of `scores`.
 
         Shapes
         ------
@@ -229,17 +246,22 @@ class Ranker(ABC):
         return best_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width)
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first, equals in column order.
+        """Return the columns of the k highest scores, best first, equals in column order.
 
         Shapes
         ------
         contexts : m of them; returned : (m, min(k, number of labels))
         """
-        width = min(k, self.n_labels)
-        return leading_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width, width)
 
-    def ranked(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k labels that `top_k` lists, best first: the leaders, unless a vote discounts some.
+        def scores(part: slice) -> Array:
+            return self.scores(contexts[part])
+
+        return leading_columns(scores, len(contexts), self.row_width, min(k, self.n_labels))
+
+    def rank(self, contexts: Contexts, k: int) -> Ints:
+        """Return the columns of the k labels that `top_k` lists, best first.
+
+        They are the leaders, unless a vote discounts some.
 
         Shapes
         ------
@@ -247,12 +269,13 @@ class Ranker(ABC):
         """
         return self.leaders(contexts, k)
 
-    def masked_leaders(
+    def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
     ) -> tuple[Ints, Floats | None]:
-        """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
+        """Return what `rank` does among the labels that a mask allows, and their scores, if asked.
 
-        Best first, equals in column order; -1 and NaN where fewer labels are allowed.
+        Best first, equals in column order; -1 and NaN where fewer labels are allowed. Scores have
+        the discount of the vote, if there is one.
 
         Shapes
         ------
@@ -260,31 +283,37 @@ class Ranker(ABC):
         """
         width = min(k, self.n_labels)
         if not with_scores and mask.leaves_out_few(MAX_PASSED_OVER):
-            return mask.passed_over(self.leaders(contexts, k + mask.most_listed()), width), None
-        columns, scores = np.full((len(contexts), width), -1), np.full((len(contexts), width), np.nan)
+            return mask.skip_listed(self.leaders(contexts, k + mask.most_listed()), width), None
+        columns = np.full((len(contexts), width), -1)
+        leading_scores = np.full((len(contexts), width), np.nan)
+        # a label that is allowed may have minus infinity: it comes before those that are not
+        # allowed
+        least = np.finfo(np.float64).min
         for part in row_pieces(len(contexts), self.row_width):
-            allowed, found = mask.allowed(part), self.scores(contexts[part])
-            least = np.finfo(np.float64).min  # the score of a label that is allowed may be minus infinity
-            best = top_columns(np.where(allowed, np.maximum(found, least), -np.inf), width)
+            allowed = mask.find_allowed(part)
+            scores = self.scores(contexts[part])
+            best = top_columns(np.where(allowed, np.maximum(scores, least), -np.inf), width)
             is_allowed = np.take_along_axis(allowed, best, axis=1)
             columns[part] = np.where(is_allowed, best, -1)
-            scores[part] = np.where(is_allowed, np.take_along_axis(found, best, axis=1), np.nan)
-        return columns, scores
+            best_scores = np.take_along_axis(scores, best, axis=1)
+            leading_scores[part] = np.where(is_allowed, best_scores, np.nan)
+        return columns, leading_scores
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the leading labels come from the rows that a context reads, without a score for every label."""
+        """Whether the leading labels come from rows, without a score for every label."""
         return False
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context, or None.
 
-        It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
+        It is a function from a list of integers and strings to the winner's column, or -1: then ask
+        `winners`.
         """
         return None
 
     def single_scores(self) -> SingleScores | None:
-        """Return a fast way from one context to its scores, or None; to the bit those of `scores`."""
+        """Return a fast way from one context to what `scores` returns, to the bit, or None."""
         return None
 
     def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
@@ -318,23 +347,24 @@ class CellRanker(Ranker):
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each row, the first one among equals."""
         parts = row_pieces(len(contexts), self._cells.h)
-        return np.concatenate(
-            [np.empty(0, np.int64), *(self._inner.winners(self._cells.of(contexts[part])) for part in parts)]
-        )
+        columns = [self._inner.winners(self._cells.of(contexts[part])) for part in parts]
+        return np.concatenate([np.empty(0, np.int64), *columns])
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each row, best first, equals in column order."""
+        """Return the columns of the k highest scores, best first, equals in column order."""
         return self._inner.leaders(self._cells.of(contexts), k)
 
-    def ranked(self, contexts: Contexts, k: int) -> Ints:
+    def rank(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists for each row."""
-        return self._inner.ranked(self._cells.of(contexts), k)
+        return self._inner.rank(self._cells.of(contexts), k)
 
-    def masked_leaders(
+    def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
     ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores."""
-        return self._inner.masked_leaders(self._cells.of(contexts), k, mask, with_scores=with_scores)
+        return self._inner.leaders_by_mask(
+            self._cells.of(contexts), k, mask, with_scores=with_scores
+        )
 
 
 class AdditiveRanker(CellRanker):
@@ -355,35 +385,43 @@ class AdditiveRanker(CellRanker):
 
     def scores(self, contexts: Contexts) -> Floats:
         """Return one score for each row and label."""
-        found: Floats = np.ascontiguousarray(super().scores(contexts), np.float64)
+        scores: Floats = np.ascontiguousarray(super().scores(contexts), np.float64)
         if self.base is not None:
-            self.base.add(self._cells.coded(contexts), found)
-        return found
+            self.base.add(self._cells.coded(contexts), scores)
+        return scores
 
     winners = Ranker.winners
     leaders = Ranker.leaders
-    ranked = Ranker.ranked
-    masked_leaders = Ranker.masked_leaders
+    rank = Ranker.rank
+    leaders_by_mask = Ranker.leaders_by_mask
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
-        """Return what each site adds and, behind the sites, what the base adds for each column of the table."""
-        found, cells = super().site_scores(contexts, columns), self._cells
+        """Return what each site adds and, behind the sites, what the base adds for each column."""
+        scores = super().site_scores(contexts, columns)
         if self.base is None:
-            return found
-        added, rest = self.base.contributions(cells.coded(contexts), columns)
-        known = found if found.parts is not None else replace(found, parts=tuple(("", site) for site in cells.sites()))
-        return known.extended(added, rest, tuple(("", (j,)) for j in range(len(cells.kinds))))
+            return scores
+        cells = self._cells
+        if scores.parts is None:
+            scores = replace(scores, parts=tuple(("", site) for site in cells.sites()))
+        by_column, rest = self.base.contributions(cells.coded(contexts), columns)
+        column_parts = tuple(("", (j,)) for j in range(len(cells.kinds)))
+        return scores.extend(by_column, rest, column_parts)
 
 
 def is_one_number(divisor: Divisor) -> TypeGuard[float]:
-    """Return whether all labels share a divisor: then the order of the sums is that of the scores."""
+    """Return whether all labels share a divisor: then sums are in the order of the scores."""
     return np.ndim(divisor) == 0
 
 
 def single_answer(
-    number: Callable[[Any], int], h: int, winner: Callable[[list[int]], int], column: Callable[[int], int]
+    number: Callable[[Any], int],
+    h: int,
+    winner: Callable[[list[int]], int],
+    column: Callable[[int], int],
 ) -> Callable[[Sequence[Any]], int]:
-    """Return a function from the tokens of one context to the column of its best label, or -1: then ask `winners`.
+    """Return a way from the tokens of one context to the column of its best label.
+
+    It returns -1 where `winners` has to be asked.
 
     Parameters
     ----------
@@ -392,34 +430,42 @@ def single_answer(
     h : int
         How many tokens a context has.
     winner : callable
-        From numbers to that of the best label; -1 where no label has a count, -2 where it is not sure.
+        From numbers to that of the best label; -1 where no label has a count, -2 where it is not
+        sure.
     column : callable
         From the number of a label to its column.
     """
 
     def answer(tokens: Sequence[Any]) -> int:
         if isinstance(tokens, str) or len(tokens) != h:
-            return -1  # what asks for the batch of it says what is wrong
+            return -1  # the way of batches says what is wrong
         label = winner(list(map(number, tokens)))
-        return column(label) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
+        if label >= 0:
+            return column(label)
+        return 0 if label == -1 else -1  # where no label has a count, the first one is best
 
     return answer
 
 
 def best_columns(scores: Callable[[slice], Array], m: int, row_width: int) -> Ints:
-    """Return the first column of the highest score of each of m contexts, whose scores are made some at a time."""
-    found = [scores(part).argmax(axis=1) for part in row_pieces(m, row_width)]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    """Return the first column of the highest score of each of m contexts.
+
+    Scores are made for some contexts at a time.
+    """
+    columns = [scores(part).argmax(axis=1) for part in row_pieces(m, row_width)]
+    return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
 
 def leading_columns(scores: Callable[[slice], Array], m: int, row_width: int, k: int) -> Ints:
-    """Return the columns of the k highest scores of each of m contexts; there are at least k columns."""
-    found = [top_columns(scores(part), k) for part in row_pieces(m, row_width)]
-    return np.concatenate(found) if found else np.empty((0, k), np.int64)
+    """Return the columns of the k highest scores of each of m contexts, of at least k."""
+    columns = [top_columns(scores(part), k) for part in row_pieces(m, row_width)]
+    return np.concatenate(columns) if columns else np.empty((0, k), np.int64)
 
 
 class CompileBudget:
-    """What plain answers may cost before a compiled form pays. The unit is up to the caller: cells, or entries.
+    """What plain answers may cost before a compiled form pays.
+
+    The unit is up to the caller: cells, or entries.
 
     Two threads may overwrite each other's count: then a form is compiled a little later.
 

@@ -1,7 +1,8 @@
 r"""What a memory holds at one moment, for answering.
 
-A reader is a version that never changes: edits of its memory make new readers. It writes nothing but caches, which are
-the same for every thread, each published by one assignment. It answers with weighted sums of (estimated) counts,
+A reader is a version that never changes: edits of its memory make new readers. It writes nothing
+but caches, which are the same for every thread, each published by one assignment. It answers with
+weighted sums of (estimated) counts,
 
 .. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k),
 
@@ -9,29 +10,29 @@ and says what else it can do:
 
 - ``has_bounds``: it bounds the exact weighted counts from both sides, so that answers can be proven
   (:mod:`hammemo.memories.reader`);
-- ``has_rows``: it has the row of counts that each site reads, so that it can apply a function to every row
-  (:mod:`hammemo.memories.row_rules`).
+- ``has_rows``: it has the row of counts that each site reads, so that it can apply a function to
+  every row (:mod:`hammemo.memories.row_rules`).
 
 A compiled form is a reader that can be written to a file and read back.
 
-Proofs that a memory's answer is the exact classifier's.
-
-A memory that knows, for every query and label, a lower and an upper bound on the exact weighted count,
-:math:`\underline S_c \le S_c \le \overline S_c`, can prove some of its answers: label a is the exact winner if
+**Proofs** that a memory's answer is the exact classifier's (`proven`). A memory that knows, for
+every query and label, a lower and an upper bound on the exact weighted count, :math:`\underline S_c
+\le S_c \le \overline S_c`, can prove some of its answers: label a is the exact winner if
 
 .. math:: \underline S_a \ge \overline S_b \quad \text{for every rival } b,
 
 with strict inequality for those b that would win a tie against a, the ones before it. For then
 :math:`S_a \ge \underline S_a \ge \overline S_b \ge S_b`.
 
-For the hashed memory, let R be the query's sites whose feature has a row of its own and T the others. A row of one's
-own holds the exact counts; a bucket's row holds the counts of the feature and of whatever else fell there, so it is an
-upper bound, and zero is a lower one. Hence :math:`\underline S_c = \sum_R w_k n_c` and
-:math:`\overline S_c = \underline S_c + \sum_T w_k T_c`, and the condition reads: a's lead on the sites of R is at least
-b's raw bucket counts on the sites of T. With whole-number weights nothing is rounded; with others the bounds keep a
-margin for rounding. What has a row of its own is known by its identity, not by its hash alone
-(:mod:`hammemo.memories.hashed.reserved`), so this holds for every input, unless someone finds a collision of
-BLAKE2b-256.
+For the hashed memory, let R be the query's sites whose feature has a row of its own and T the
+others. A row of one's own holds the exact counts; a bucket's row holds the counts of the feature
+and of whatever else fell there, so it is an upper bound, and zero is a lower one. Hence
+:math:`\underline S_c = \sum_R w_k n_c` and :math:`\overline S_c = \underline S_c + \sum_T w_k T_c`,
+and the condition reads: a's lead on the sites of R is at least b's raw bucket counts on the sites
+of T. With whole-number weights nothing is rounded; with others the bounds keep a margin for
+rounding. What has a row of its own is known by its identity, not by its hash alone
+(:mod:`hammemo.memories.hashed.reserved`), so this holds for every input, unless someone finds a
+collision of BLAKE2b-256.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def proven(low: Floats, high: Floats, answers: Ints) -> Bools:
     --------
     >>> import numpy as np
     >>> from hammemo.memories.reader import proven
-    >>> low, high = np.array([[3.0, 1.0], [3.0, 1.0], [1.0, 3.0]]), np.array([[3.0, 3.0], [3.0, 4.0], [3.0, 3.0]])
+    >>> low = np.array([[3.0, 1.0], [3.0, 1.0], [1.0, 3.0]])
+    >>> high = np.array([[3.0, 3.0], [3.0, 4.0], [3.0, 3.0]])
     >>> proven(low, high, np.array([0, 0, 1]))
     array([ True, False, False])
     """
@@ -85,9 +87,11 @@ class Reader(ABC):
     Parameters
     ----------
     frame : Frame
-        The sites it compares, its labels in the order of the columns, and how many examples each label has.
+        The sites it compares, its labels in the order of the columns, and how many examples each
+        label has.
     row_width : int
-        How many numbers one query needs while it is answered; batches are cut to bound their memory.
+        How many numbers one query needs while it is answered; batches are cut to bound their
+        memory.
     """
 
     has_bounds: ClassVar[bool] = False
@@ -100,7 +104,9 @@ class Reader(ABC):
     """Whether all counts are exact, so that every answer is that of the exact classifier."""
 
     forgot_unchecked: bool = False
-    """Whether its memory has removed examples that may never have been stored (`Memory.forgot_unchecked`)."""
+    """Whether its memory has removed examples that may never have been stored
+    (`Memory.forgot_unchecked`).
+    """
 
     def __init__(self, frame: Frame, row_width: int) -> None:
         self.frame = frame
@@ -123,9 +129,8 @@ class Reader(ABC):
 
         Here they are those of exact rows; a sketch has a method of its own.
 
-        Shapes
-        ------
-        contexts : m of them; weights : (S,); columns : (K,), which labels; returned values : (m, S, K)
+        Shapes ------ contexts : m of them; weights : (S,); columns : (K,), which labels; returned
+        values : (m, S, K)
         """
         if not self.is_exact:
             raise NotImplementedError(f"{type(self).__name__} has no site_scores.")
@@ -134,39 +139,45 @@ class Reader(ABC):
     def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position.
 
-        1 means seen and 0 never, for certain; -1 that the reader cannot tell, as a sketch in general cannot.
+        1 means seen and 0 never, for certain; -1 that the reader cannot tell, as a sketch in
+        general cannot.
         """
         return np.full(len(tokens), -1, np.int8)
 
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
-        """Return the column of the highest score over `divisor` of each context, the first one among equals.
+        """Return the column of the highest score over `divisor`, the first one among equals.
 
         Shapes
         ------
         weights : (S,); divisor : a number, or (L,); returned : (m,)
         """
-        return best_columns(lambda part: self.scores(contexts[part], weights) / divisor, len(contexts), self.row_width)
+
+        def scores(part: slice) -> Array:
+            return self.scores(contexts[part], weights) / divisor
+
+        return best_columns(scores, len(contexts), self.row_width)
 
     def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
-        """Return the columns of the k highest scores over `divisor`, best first, equals in column order.
+        """Return the columns of the k highest scores over `divisor`, equals in column order.
 
         Shapes
         ------
         weights : (S,); divisor : a number, or (L,); returned : (m, min(k, L))
         """
-        return leading_columns(
-            lambda part: self.scores(contexts[part], weights) / divisor,
-            len(contexts),
-            self.row_width,
-            min(k, len(self.labels)),
-        )
+
+        def scores(part: slice) -> Array:
+            return self.scores(contexts[part], weights) / divisor
+
+        return leading_columns(scores, len(contexts), self.row_width, min(k, len(self.labels)))
 
     def single(self, *_: Any, **__: Any) -> Callable[[Sequence[Any]], int] | None:
-        """Return a fast way to answer one context with these weights, or None; see `Ranker.single`."""
+        """Return a fast way to answer one context with these weights; see `Ranker.single`."""
         return None
 
     def bounds(self, contexts: Contexts, weights: Floats) -> tuple[Floats, Floats]:
-        """Return what the exact weighted counts are at least, and at most: the counts themselves where all are exact.
+        """Return what the exact weighted counts are at least, and at most.
+
+        They are the counts themselves where all are exact.
 
         Shapes
         ------
@@ -175,10 +186,12 @@ class Reader(ABC):
         if self.is_exact and self.has_bounds:
             scores = self.scores(contexts, weights)
             return scores, scores
-        raise TypeError(f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does.")
+        raise TypeError(
+            f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does."
+        )
 
     def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
-        """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
+        """Return for each context whether the column `answers` must be the exact winner.
 
         Shapes
         ------
@@ -191,11 +204,13 @@ class Reader(ABC):
         return verdicts
 
     def site_counts(self, contexts: Contexts) -> Floats:  # noqa: ARG002
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        """Return the row of counts that each site of each context reads, else zeros: (m, S, L)."""
         raise self._without_rows()
 
     def own_counts(self, contexts: Contexts, columns: Ints) -> Floats:  # noqa: ARG002
-        """Return what an example has added to the count of its label in the row of each site: one, where it reads one.
+        """Return what an example has added to its label's count in the row of each site.
+
+        It is one, where the site reads a row.
 
         Shapes
         ------
@@ -215,10 +230,12 @@ class Reader(ABC):
         weights: Floats,  # noqa: ARG002
         rule: Callable[[], RowRule],
     ) -> Ranker:
-        """Return what ranks by the rule of these weights, which all labels share, the prior being the labels' base.
+        """Return what ranks by the rule of these weights, which all labels share.
 
-        A reader that finds the best labels by the weights alone makes the rule, which has a number for every label,
-        only where it is needed.
+        The prior is the labels' base.
+
+        A reader that finds the best labels by the weights alone makes the rule, which has a number
+        for every label, only where it is needed.
 
         Shapes
         ------
@@ -227,7 +244,9 @@ class Reader(ABC):
         return self.with_rule(rule())
 
     def restrict(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
-        """Return a reader, in memory, that answers these contexts the same: this one, unless its rows lie in segments.
+        """Return a reader, in memory, that answers these contexts the same.
+
+        It is this one, unless its rows lie in segments.
 
         With `times` it also says what a mixture must know of all rows.
         """
@@ -254,11 +273,15 @@ class Compiled(Reader):
 
     @abstractmethod
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what `from_packed` needs besides the frame: named arrays and a small description, fit for JSON."""
+        """Return what `from_packed` needs besides the frame: arrays, and a description for JSON."""
 
     @classmethod
     @abstractmethod
     def from_packed(
-        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,
     ) -> Compiled:
-        """Return the compiled form that `pack` described, or raise ValueError: all of it is checked first."""
+        """Return the compiled form that `pack` described, checked, or raise ValueError."""

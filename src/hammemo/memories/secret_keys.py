@@ -9,8 +9,8 @@ from typing import Any
 class SecretKey:
     """A parameter that holds a secret of 16 to 64 bytes, or None, and is never shown.
 
-    The bytes are kept with a repr of their own, because scikit-learn prints the parameters of nested estimators without
-    asking those estimators.
+    The bytes are kept with a repr of their own, because scikit-learn prints the parameters of
+    nested estimators without asking those estimators.
 
     Examples
     --------
@@ -27,7 +27,9 @@ class SecretKey:
         return self if instance is None else instance.__dict__[self.name]
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = _Hidden(value) if type(value) is bytes else value  # the same object for `clone`
+        instance.__dict__[self.name] = (
+            _Hidden(value) if type(value) is bytes else value
+        )  # the same object for `clone`
 
 
 class _Hidden(bytes):
@@ -43,4 +45,6 @@ def check_secret(key: Any) -> None:
 
 def secret_digest(key: bytes | None) -> str | None:
     """Return what a layout may say of a secret key: a digest that two holders of it can compare."""
-    return None if key is None else hashlib.blake2b(key, digest_size=16, person=b"layout").hexdigest()
+    return (
+        None if key is None else hashlib.blake2b(key, digest_size=16, person=b"layout").hexdigest()
+    )

@@ -1,11 +1,12 @@
 r"""Two tiers: a small table that proves most answers, and an exact one for the rest.
 
-The hashed memory answers a query and its certificate (:mod:`hammemo.memories.reader`) says whether that answer is
-proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table
-answers. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
-The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in segments in
-a folder (``hammemo.save(model, folder, segments=N)``): then the sketch lies in the folder's head, is in memory as a
-whole, and a query that it proves touches no page of any segment.
+The hashed memory answers a query and its certificate (:mod:`hammemo.memories.reader`) says whether
+that answer is proven to be the exact classifier's. Where it is, the exact table is not touched;
+where it is not, the exact table answers. So every prediction is the exact classifier's, while
+nearly all of them come from a table that fits in a cache. The exact table may be large and live in
+a memory-mapped file (``hammemo.load(path, verify=False)``), or in segments in a folder
+(``hammemo.save(model, folder, segments=N)``): then the sketch lies in the folder's head, is in
+memory as a whole, and a query that it proves touches no page of any segment.
 
 The certificate is about the winner alone: scores and top-k lists come from the exact table.
 """
@@ -70,27 +71,34 @@ class Tiered(InSegments):
         self.exact = exact
 
     def update(self, examples: Examples, sign: int) -> None:
-        """Add examples to both tiers; or take them back, or raise `NotStoredError` and change neither."""
+        """Add examples to both tiers, or remove them; an error changes neither."""
         self._change(lambda tier: tier.update(examples, sign))
 
     def _change(self, change: Callable[[Any], None]) -> None:
-        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        """Change both tiers, or none where one of them refuses."""
+        exact = self.exact_.snapshot()
+        sketch = self.sketch_.snapshot()
         change(exact)  # first: what the exact table holds, the buckets hold too
         change(sketch)
-        self.exact_, self.sketch_ = exact, sketch
+        self.exact_ = exact
+        self.sketch_ = sketch
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
-        """Add one example `by` times to both tiers or, below zero, take it back, or change neither."""
+        """Add one example `by` times to both tiers or, below zero, remove it."""
         self._change(lambda tier: tier.update_one(tokens, label, by))
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream: to the exact tier in bulk, however small a block is."""
-        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact = self.exact_.snapshot()
+        sketch = self.sketch_.snapshot()
         for block in blocks:
             exact.update_from_blocks([block], labels)
             examples = block.examples()
-            sketch.update(examples if labels is None else examples.only(labels), 1)
-        self.exact_, self.sketch_ = exact, sketch
+            if labels is not None:
+                examples = examples.only(labels)
+            sketch.update(examples, 1)
+        self.exact_ = exact
+        self.sketch_ = sketch
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
@@ -102,7 +110,10 @@ class Tiered(InSegments):
         self.sketch_.reserve(examples)
 
     def keeps_rows(self) -> bool:
-        """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""
+        """Return that its reader has rows of counts.
+
+        The numbers of buckets may be those of many sites, so none is made to ask it.
+        """
         return TieredTables.has_rows
 
     def make_reader(self) -> TieredTables:
@@ -128,29 +139,35 @@ class Tiered(InSegments):
     def empty_like(self) -> Tiered:
         """Return a memory of the same layout with nothing stored."""
         fresh: Tiered = super().empty_like()
-        fresh.sketch_, fresh.exact_ = self.sketch_.empty_like(), self.exact_.empty_like()
+        fresh.sketch_ = self.sketch_.empty_like()
+        fresh.exact_ = self.exact_.empty_like()
         return fresh
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
-        return {**self.sketch_.layout(), "memory": type(self).__name__}  # the exact tier has nothing of its own
+        # the exact tier has nothing of its own
+        return {**self.sketch_.layout(), "memory": type(self).__name__}
 
     def clear(self) -> None:
         """Start two empty tiers."""
-        self.sketch_, self.exact_ = self._cloned_tiers()
+        self.sketch_, self.exact_ = self._clone_tiers()
         for tier in (self.sketch_, self.exact_):
             tier.open(self.sites, self.seed, self.declared)
 
     def check_parameters(self, sites: Sites) -> None:
-        """Refuse tiers that are of other kinds, or have parameters that are wrong for these sites."""
+        """Refuse tiers of other kinds, or with parameters that are wrong for these sites."""
         super().check_parameters(sites)
-        for tier in self._cloned_tiers():
+        for tier in self._clone_tiers():
             tier.check_parameters(sites)
 
-    def _cloned_tiers(self) -> tuple[Hashed, Exact]:
-        for name, tier, kind in (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact)):
+    def _clone_tiers(self) -> tuple[Hashed, Exact]:
+        """Return new memories with the parameters of the tiers, checked."""
+        tiers = (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact))
+        for name, tier, kind in tiers:
             if tier is not None and not isinstance(tier, kind):
-                raise TypeError(f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact()).")
+                raise TypeError(
+                    f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact())."
+                )
         return clone(self.sketch or Hashed()), clone(self.exact or Exact())
 
     def list_undecided(self) -> frozenset[str]:
@@ -159,14 +176,16 @@ class Tiered(InSegments):
 
     def add_state(self, other: Tiered, sign: int) -> None:
         """Add both tiers of another memory, or subtract them."""
-        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact = self.exact_.snapshot()
+        sketch = self.sketch_.snapshot()
         exact.add_state(other.exact_, sign)  # first: what it can subtract, the buckets can too
         sketch.add_state(other.sketch_, sign)
-        self.exact_, self.sketch_ = exact, sketch
+        self.exact_ = exact
+        self.sketch_ = sketch
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        """Take the state of both tiers; refuse a sketch that has not counted as many examples as the table."""
-        self.sketch_, self.exact_ = self._cloned_tiers()
+        """Take the state of both tiers, which must have counted the same examples."""
+        self.sketch_, self.exact_ = self._clone_tiers()
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
             tier.restore_inside(self, all_labels, stored.part(name))
         if not stored.trusted:  # it reads both tables
@@ -187,40 +206,56 @@ class Tiered(InSegments):
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Store a table in segments and a sketch of the same examples, in place of all that is stored."""
+        """Replace all that is stored by a table in segments and a sketch of the same examples."""
         if not isinstance(companion, Hashed) or companion.layout() != self.sketch_.layout():
-            raise ValueError(f"A table in segments needs a sketch of this layout, and {companion!r} is not one.")
+            raise ValueError(
+                f"A table in segments needs a sketch of this layout, and {companion!r} is not one."
+            )
         sketch = companion.snapshot()
 
         def hold(memory: Tiered) -> None:
             sketch.declared = memory.declared
-            memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
+            memory.sketch_ = sketch
+            memory.exact_ = memory.exact_.snapshot()
             memory.exact_.set_terms(stored)
 
         self.apply_edit(hold)
 
     def with_empty_table(self) -> Tiered:
-        """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""
+        """Return a memory with this sketch and an empty exact tier.
+
+        Only together with that table they agree.
+        """
         version = self.snapshot()
         version.exact_ = self.exact_.with_empty_table()
         return version
 
     def restore_terms(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
+        self,
+        all_labels: LabelCounts,
+        stored: StoredArrays,
+        open_terms: Callable[[LabelCounts, StoredArrays], SignedSum],
     ) -> None:
-        """Take the sketch, and a table in segments; refuse a sketch that has not counted as many examples as it."""
-        self.sketch_, self.exact_ = self._cloned_tiers()
+        """Take a table in segments and a sketch, which must have counted the same examples."""
+        self.sketch_, self.exact_ = self._clone_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
-        self.exact_.restore_terms(all_labels, stored.part("exact"), opened)
+        self.exact_.restore_terms(all_labels, stored.part("exact"), open_terms)
         self._check_counted(self.exact_.terms.empties)
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
-        """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""
-        observed = self.count_labels()
-        for k, (counted, empty) in enumerate(zip(self.sketch_.site_totals(), empties, strict=True)):
-            if not np.array_equal(counted, observed.counts - empty.counts_for(observed.labels)):
-                raise ValueError(f"its sketch has not counted the examples of its table at site {k}")
+        """Refuse a sketch that has not counted the examples of the table.
+
+        At each site it must have counted, of each label, those that hold a token there.
+        """
+        label_counts = self.count_labels()
+        totals = zip(self.sketch_.site_totals(), empties, strict=True)
+        for k, (counted, empty) in enumerate(totals):
+            expected = label_counts.counts - empty.counts_for(label_counts.labels)
+            if not np.array_equal(counted, expected):
+                raise ValueError(
+                    f"its sketch has not counted the examples of its table at site {k}"
+                )
 
     def count_labels(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -233,15 +268,16 @@ class Tiered(InSegments):
 
     @property
     def nbytes(self) -> int:
-        """Size of the canonical form in bytes, without the names; of a table in segments, of its rows and entries."""
+        """Size of the canonical form in bytes, without names; in a folder, of rows and entries."""
         version = self.now()
         if version.segmented is None:
             return super().nbytes
-        return version.exact_.nbytes + sum(array.nbytes for array in version.companion_arrays().values())
+        sketch_bytes = sum(array.nbytes for array in version.companion_arrays().values())
+        return version.exact_.nbytes + sketch_bytes
 
 
 class TieredTables(Compiled):
-    """Both tiers, read-only: the sketch where it can prove the winner, the exact table for everything else."""
+    """Both tiers, read-only: the sketch where it can prove the winner, else the exact table."""
 
     has_bounds = True
     has_rows = True
@@ -261,19 +297,24 @@ class TieredTables(Compiled):
         return self._exact.site_counts(contexts)
 
     def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        """Return for each token whether a stored example holds it where it is compared: 1 or 0."""
         return self._exact.has_seen(tokens)
 
     def with_rule(self, rule: RowRule) -> Ranker:
-        """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
+        """Return what ranks labels by this rule, from the exact table: a sketch proves none."""
         return self._exact.with_rule(rule)
 
-    def with_shared_weights(self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]) -> Ranker:
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: Floats, rule: Callable[[], RowRule]
+    ) -> Ranker:
         """Return what ranks by a rule whose weights all labels share, from the exact table."""
         return self._exact.with_shared_weights(smoothing, weights, rule)
 
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
-        """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
+        """Return the exact winner of each context.
+
+        The exact table is asked only where the sketch has no proof.
+        """
         answers = self._sketch.winners(contexts, weights, divisor)
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
         if len(unproven):
@@ -281,7 +322,10 @@ class TieredTables(Compiled):
         return answers
 
     def restrict(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
-        """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restrict`."""
+        """Return a reader, in memory, that answers these contexts the same.
+
+        See `SparseCounts.restrict`.
+        """
         return TieredTables(self._sketch, self._exact.restrict(contexts, times=times))
 
     def tensors(self) -> dict[str, Array]:
@@ -291,20 +335,28 @@ class TieredTables(Compiled):
 
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `from_packed` needs: the arrays and descriptions of both tiers."""
-        (sketch, about_sketch), (exact, about_exact) = self._sketch.pack(), self._exact.pack()
-        arrays = {f"sketch.{name}": array for name, array in sketch.items()}
-        arrays |= {f"exact.{name}": array for name, array in exact.items()}
+        sketch_arrays, about_sketch = self._sketch.pack()
+        exact_arrays, about_exact = self._exact.pack()
+        arrays = {f"sketch.{name}": array for name, array in sketch_arrays.items()}
+        arrays |= {f"exact.{name}": array for name, array in exact_arrays.items()}
         return arrays, {"key": about_sketch["key"], "sketch": about_sketch, "exact": about_exact}
 
     @classmethod
     def from_packed(
-        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,
     ) -> TieredTables:
         """Return the compiled form with these arrays, checked: undo `pack`."""
-        sketch, exact = description.get("sketch"), description.get("exact")
-        if not isinstance(sketch, dict) or not isinstance(exact, dict) or sketch.get("key") != description.get("key"):
+        about_sketch = description.get("sketch")
+        about_exact = description.get("exact")
+        if not isinstance(about_sketch, dict) or not isinstance(about_exact, dict):
+            raise ValueError("the tiers are not described")
+        if about_sketch.get("key") != description.get("key"):
             raise ValueError("the tiers are not described")
         return cls(
-            HashedTables.from_packed(frame, stored.part("sketch"), sketch, key),
-            SparseCounts.from_packed(frame, stored.part("exact"), exact),
+            HashedTables.from_packed(frame, stored.part("sketch"), about_sketch, key),
+            SparseCounts.from_packed(frame, stored.part("exact"), about_exact),
         )

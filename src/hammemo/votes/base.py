@@ -185,7 +185,7 @@ class _SumRanker(Ranker):
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         divisor = self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
-        return self._reader.site_scores(contexts, self._weights, columns).divided(divisor)
+        return self._reader.site_scores(contexts, self._weights, columns).divide(divisor)
 
     def winners(self, contexts: Contexts) -> Ints:
         return self._reader.winners(contexts, self._weights, self._divisor)

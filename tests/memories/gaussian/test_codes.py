@@ -114,14 +114,14 @@ def test_projected_codes_are_the_projection_times_the_input_codes(
 ) -> None:
     monkeypatch.setattr(hammemo.memories.gaussian.codes, "_CHUNK_NUMBERS", chunk)
     expected = [[sum(map(float, w * u.astype(np.float64))) for w in codes.projection] for u in codes.inputs(FEATURES)]
-    projected = codes.projected(FEATURES)
+    projected = codes.project(FEATURES)
     assert projected.dtype == np.float32
     np.testing.assert_allclose(projected, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_no_features_have_no_codes(codes: GaussianCodes) -> None:
     assert codes.inputs([]).shape == (0, 64)
-    assert codes.projected([]).shape == (0, 8)
+    assert codes.project([]).shape == (0, 8)
 
 
 def assert_moments(numbers: NDArray[Any], variance: float) -> None:

@@ -34,7 +34,7 @@ def kernel_draws(contexts: Contexts, d: int, d_h: int | None) -> NDArray[np.floa
     draws = []
     for seed in range(DRAWS):
         memory = Gaussian(d, d_h).open(sites, seed)
-        keys = encode(contexts, sites, memory.input_codes, np.full(contexts.h, 1 / contexts.h), np.float64)
+        keys = encode(contexts, sites, memory.input_codes, np.full(contexts.h, 1 / contexts.h), dtype=np.float64)
         draws.append(keys @ keys.T)
     return np.stack(draws)
 

@@ -258,7 +258,7 @@ def test_encode_and_retrieve_are_the_steps_of_a_score() -> None:
     clf = MeMoClassifier(D, 40).fit(NAMES, Y)
     codes = clf.memory_.codes
     phi = clf.encode(NAMES)
-    by_hand = np.hstack([codes.projected(column) for column in NAMES.T.tolist()])
+    by_hand = np.hstack([codes.project(column) for column in NAMES.T.tolist()])
     np.testing.assert_allclose(phi, by_hand)
     np.testing.assert_allclose(clf.memory_.C, phi.T @ codes.outputs(Y.tolist()), atol=1e-12)  # one matrix product
     np.testing.assert_allclose(clf.retrieve(NAMES), phi @ clf.memory_.C)

@@ -43,7 +43,7 @@ def literal(kernel: SiteKernel | None, X: Any, y: list[str], queries: Any, d: in
 
     def blocks(context: list[Any]) -> list[Any]:
         return [
-            np.zeros(codes.d_h) if f is None else codes.projected([f])[0].astype(float)
+            np.zeros(codes.d_h) if f is None else codes.project([f])[0].astype(float)
             for f in site_features(kernel, context)
         ]
 

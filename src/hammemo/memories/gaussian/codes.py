@@ -1,46 +1,50 @@
-r"""Random codes as pure functions: nothing is drawn in order, so nothing needs to be exchanged or stored.
+r"""Codes as pure functions: nothing is drawn in order, so nothing needs to be stored.
 
-The paper's Gaussian codes for token x, label c and projection W, with S sites of dimension :math:`d_h` and
-:math:`p = S d_h`:
+The paper's Gaussian codes for token x, label c and projection W, with S sites of dimension
+:math:`d_h` and :math:`p = S d_h`:
 
 .. math:: u_x, z_c \sim \mathcal N(0, I_d / d), \qquad W_{ij} \sim \mathcal N(0, 1 / p).
 
-Entry i of the code of a feature is the i-th number of a Philox stream whose key comes from (seed, family) and whose
-counter comes from the feature, put through the inverse of the normal distribution function (NumPy does not promise that
-its own normal streams stay the same). Any process that knows the seed has every code, also that of a token that is
-still to come. Codes are rounded to float32; only the projected codes W u are kept, never all of U.
-
-**Other distributions.** ``"rademacher"`` replaces each standard normal number by -1 or 1, and ``"sparse"`` by
-:math:`-\sqrt3, 0, \sqrt3` with probabilities 1/6, 2/3, 1/6 (Achlioptas). Both have mean 0 and variance 1, so the
-expectations of the paper's lemmas stay. Their fourth moments are 1 and 3, at most the normal one: standard errors are
-not larger. The constants of the theorems are proven for normal codes.
-
-**Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of them, and a step is a
-power of two: the largest for which :math:`2^b` steps reach eight standard deviations. (A number beyond that is cut off:
-one in :math:`10^{15}`.) Sums of products of such numbers are whole numbers of steps too, so float64 adds them without
-any rounding, in any order and on any BLAS, as long as the absolute values sum to less than :math:`2^{53}` steps. The
-bits b are chosen so that this holds:
-
-- u and W have :math:`b = 16`. A projected code :math:`W u` sums d products below :math:`2^{32}`: exact for
-  :math:`d < 2^{21}`. A standard deviation is 4,096 to 8,192 steps.
-- :math:`W u`, rounded once more after that exact product, and z have :math:`b = 11`. An entry of the memory matrix sums
-  one product below :math:`2^{22}` for each example: exact for :math:`2^{53 - 22} = 2^{31}` examples, whatever d and S
-  are. A standard deviation is 128 to 256 steps (256 where d and p are powers of four, such as 1024), so rounding, of
-  variance 1/12 step, adds at most :math:`1 / (12 \cdot 128^2) = 5 \cdot 10^{-6}` of a code's own variance.
-
-The code of a context: the projected codes of what its sites hold, one block a site.
+The code of a context stacks the projected codes of what its sites hold, one block a site
+(`encode`):
 
 .. math:: \phi(s) = [W u_{s_1}; \dots; W u_{s_S}]
 
-Codes and projections that a researcher gives, in place of drawn ones.
+Entry i of the code of a feature is the i-th number of a Philox stream whose key comes from (seed,
+family) and whose counter comes from the feature, put through the inverse of the normal distribution
+function (NumPy does not promise that its own normal streams stay the same). Any process that knows
+the seed has every code, also that of a token that is still to come. Codes are rounded to float32;
+only the projected codes W u are kept, never all of U.
 
-The memory works with any codes that are nearly orthogonal and of norm 1: a site that holds token x in an example and in
-a question adds :math:`\lVert u_x \rVert^2` to the score, in place of 1. The norm of a drawn code is 1 up to a
-standard deviation of :math:`1 / \sqrt{2d}`; given ones may be off by six of these, and by a half at most.
+**Other distributions.** ``"rademacher"`` replaces each standard normal number by -1 or 1, and
+``"sparse"`` by :math:`-\sqrt3, 0, \sqrt3` with probabilities 1/6, 2/3, 1/6 (Achlioptas). Both have
+mean 0 and variance 1, so the expectations of the paper's lemmas stay. Their fourth moments are 1
+and 3, at most the normal one: standard errors are not larger. The constants of the theorems are
+proven for normal codes.
 
-A token without a code cannot be learnt. In a question it has the code zero: it matches nothing, as it was never learnt.
-The same holds for labels and output codes. A projection W is given as its :math:`d_h` rows; on average over unit
-vectors u, :math:`\lVert W u \rVert^2 = \lVert W \rVert_F^2 / d` must be 1/h, up to a half of it.
+**Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of
+them, and a step is a power of two: the largest for which :math:`2^b` steps reach eight standard
+deviations. (A number beyond that is cut off: one in :math:`10^{15}`.) Sums of products of such
+numbers are whole numbers of steps too, so float64 adds them without any rounding, in any order and
+on any BLAS, as long as the absolute values sum to less than :math:`2^{53}` steps. The bits b are
+chosen so that this holds:
+
+- u and W have :math:`b = 16`. A projected code :math:`W u` sums d products below :math:`2^{32}`:
+  exact for :math:`d < 2^{21}`. A standard deviation is 4,096 to 8,192 steps.
+- :math:`W u`, rounded once more after that exact product, and z have :math:`b = 11`. An entry of
+  the memory matrix sums one product below :math:`2^{22}` for each example: exact for
+  :math:`2^{53 - 22} = 2^{31}` examples, whatever d and S are. A standard deviation is 128 to 256
+  steps (256 where d and p are powers of four, such as 1024), so rounding, of variance 1/12 step,
+  adds at most :math:`1 / (12 \cdot 128^2) = 5 \cdot 10^{-6}` of a code's own variance.
+
+**Given codes.** A researcher may give codes and projections in place of drawn ones (`GivenRows`).
+The memory works with any codes that are nearly orthogonal and of norm 1: a site that holds token x
+in an example and in a question adds :math:`\lVert u_x \rVert^2` to the score, in place of 1. The
+norm of a drawn code is 1 up to a standard deviation of :math:`1 / \sqrt{2d}`; given ones may be off
+by six of these, and by a half at most. A token without a code cannot be learned. In a question it
+has the code zero: it matches nothing, as it was never learned. The same holds for labels and output
+codes. A projection W is given as its :math:`d_h` rows; on average over unit vectors u,
+:math:`\lVert W u \rVert^2 = \lVert W \rVert_F^2 / d` must be 1/h, up to a half of it.
 """
 
 from __future__ import annotations
@@ -73,8 +77,29 @@ PROJECTION: Final = "projection"
 GIVEN: Final = ("codes", "output_codes", PROJECTION)
 """What can be given, as `MeMoClassifier` and files name it."""
 
+_FORMS: Final = {
+    "codes": "an array with one row of d numbers for each token, "
+    "or a mapping from tokens to such rows",
+    "output_codes": "an array with one row of d numbers for each label, "
+    "or a mapping from labels to such rows",
+    PROJECTION: "an array of d_h rows with d numbers each",
+}
+"""How each of them is given, for messages."""
+
 _DEVIATIONS: Final = 6.0
+"""By how many standard deviations of a drawn code's norm that of a given one may be off."""
+
 MOST_OFF: Final = 0.5
+"""By how much norms, and the scale of a projection, may be off at most."""
+
+_CHUNK_NUMBERS: Final = 2**20
+"""Numbers that are drawn at once."""
+
+_FACTOR_BITS: Final = 16
+"""An entry of an exact u or W is at most 2^_FACTOR_BITS steps."""
+
+CODE_BITS: Final = 11
+"""An entry of an exact W u or z is at most 2^CODE_BITS steps."""
 
 
 class GivenRows(Cached):
@@ -100,26 +125,29 @@ class GivenRows(Cached):
         self.rows = rows
 
     @classmethod
-    def of(cls, given: Any, name: str = "codes") -> GivenRows:
-        """Return what was given as the parameter `name`: a mapping from tokens, or an array whose row i is token i's.
+    def of(cls, value: Any, name: str = "codes") -> GivenRows:
+        """Return the value of the parameter `name`, checked.
 
-        A projection is an array of d_h rows.
+        It is a mapping from tokens, or an array whose row i is token i's. A projection is an array
+        of d_h rows.
         """
-        if isinstance(given, GivenRows):
-            return given
-        if isinstance(given, Mapping) and name != PROJECTION:
-            keys = [as_token(token) for token in given]
-            rows, names = _rows(list(given.values()), name), [f"the code of {key!r}" for key in keys]
+        if isinstance(value, GivenRows):
+            return value
+        if isinstance(value, Mapping) and name != PROJECTION:
+            keys = [as_token(token) for token in value]
+            rows = _rows(list(value.values()), name)
+            names = [f"the code of {key!r}" for key in keys]
         else:
-            rows = _rows(given, name)
-            keys, names = list(range(len(rows))), [f"row {i}" for i in range(len(rows))]
+            rows = _rows(value, name)
+            keys = list(range(len(rows)))
+            names = [f"row {i}" for i in range(len(rows))]
         _check(rows, names, name)
         tokens = Vocabulary.of(keys)
         places = {token: i for i, token in enumerate(keys)}
         return cls(tokens, rows[[places[token] for token in tokens.tolist()]])
 
     @classmethod
-    def restored(cls, stored: StoredArrays, name: str) -> GivenRows:
+    def from_stored(cls, stored: StoredArrays, name: str) -> GivenRows:
         """Return the codes in a file, checked: undo `arrays`."""
         tokens = Vocabulary.from_arrays(stored.part("tokens"))
         rows = stored.finite("rows", "float32", (len(tokens), None))
@@ -130,7 +158,8 @@ class GivenRows(Cached):
 
     def arrays(self) -> dict[str, Array]:
         """Return the codes as named arrays."""
-        return {"rows": self.rows, **{f"tokens.{name}": array for name, array in self.tokens.arrays().items()}}
+        tokens = {f"tokens.{name}": array for name, array in self.tokens.arrays().items()}
+        return {"rows": self.rows, **tokens}
 
     @property
     def d(self) -> int:
@@ -140,11 +169,11 @@ class GivenRows(Cached):
     @cached_property
     def digest(self) -> str:
         """BLAKE2b-256 of tokens and codes, in hexadecimal digits."""
-        found = hashlib.blake2b(digest_size=32)
+        digest = hashlib.blake2b(digest_size=32)
         for name, array in sorted(self.arrays().items()):
-            found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            found.update(np.ascontiguousarray(array).data)
-        return found.hexdigest()
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @cached_property
     def _places(self) -> dict[Feature, int]:
@@ -158,18 +187,22 @@ class GivenRows(Cached):
         features : n of them; returned : (n, d)
         """
         places = np.array([self._places.get(feature, -1) for feature in features], np.int64)
-        found = np.zeros((len(places), self.d), np.float32)
-        found[places >= 0] = self.rows[places[places >= 0]]
-        return found
+        codes = np.zeros((len(places), self.d), np.float32)
+        codes[places >= 0] = self.rows[places[places >= 0]]
+        return codes
 
     def check_holds(self, tokens: Iterable[Feature], what: str, name: str = "codes") -> None:
-        """Refuse tokens or labels that are to be learnt and have no code in the parameter `name`."""
+        """Refuse tokens or labels that are to be learned and have no code.
+
+        `name` is the parameter that has the codes.
+        """
         for token in tokens:
             if token not in self._places:
+                kinds = "tokens" if name == "codes" else "labels"
                 raise ValueError(
-                    f"The {what} {token!r} has no code, and only {what}s with a code can be learnt: {name}= has codes "
-                    f"for {len(self.tokens):,} {'tokens' if name == 'codes' else 'labels'}. Add one for it, or drop "
-                    "the rows that hold it."
+                    f"The {what} {token!r} has no code, and only {what}s with a code can be "
+                    f"learnt: {name}= has codes for {len(self.tokens):,} {kinds}. "
+                    "Add one for it, or drop the rows that hold it."
                 )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GivenRows:
@@ -179,18 +212,14 @@ class GivenRows(Cached):
         return f"GivenRows of {len(self.tokens):,} tokens, d={self.d}"
 
 
-def _rows(given: Any, name: str) -> NDArray[np.float32]:
+def _rows(value: Any, name: str) -> NDArray[np.float32]:
+    """Return a parameter as rows of numbers, or refuse it."""
     try:
-        rows = np.asarray(given, np.float32)
+        rows = np.asarray(value, np.float32)
     except (TypeError, ValueError):
         rows = np.empty(0, np.float32)
     if rows.ndim != 2 or not rows.size:
-        wanted = {
-            "codes": "an array with one row of d numbers for each token, or a mapping from tokens to such rows",
-            "output_codes": "an array with one row of d numbers for each label, or a mapping from labels to such rows",
-            PROJECTION: "an array of d_h rows with d numbers each",
-        }
-        raise ValueError(f"{name}= is {wanted[name]}; all rows have the same length.")
+        raise ValueError(f"{name}= is {_FORMS[name]}; all rows have the same length.")
     return np.ascontiguousarray(rows)
 
 
@@ -205,27 +234,26 @@ def _check(rows: NDArray[np.float32], names: list[str], name: str) -> None:
     allowed = min(MOST_OFF, _DEVIATIONS / math.sqrt(2 * rows.shape[1]))
     bad = np.flatnonzero(np.abs(norms - 1) > allowed)
     if len(bad):
+        first = int(bad[0])
         raise ValueError(
-            f"{name}= must have norm 1 up to {allowed:.2g} for d={rows.shape[1]}, and {names[int(bad[0])]} has norm "
-            f"{norms[int(bad[0])]:.3g}: divide each row by its norm."
+            f"{name}= must have norm 1 up to {allowed:.2g} for d={rows.shape[1]}, "
+            f"and {names[first]} has norm {norms[first]:.3g}: divide each row by its norm."
         )
-
-
-_CHUNK_NUMBERS = 2**20
-_FACTOR_BITS = 16
-CODE_BITS = 11
-"""An exact code is a whole number of steps, at most 2^CODE_BITS of them."""
 
 
 Quantile = Callable[[Any], Any]
 
 
 def standard_normals(
-    key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int, quantile: Quantile = ndtri
+    key: tuple[int, int],
+    words: Sequence[tuple[int, int, int]],
+    size: int,
+    quantile: Quantile = ndtri,
 ) -> Floats:
-    """Return rows of independent standard normal numbers; a row depends on nothing but the key and its words.
+    """Return rows of independent standard normal numbers.
 
-    Another `quantile` gives numbers of another distribution.
+    A row depends on nothing but the key and its words. Another `quantile` gives numbers of another
+    distribution.
 
     Shapes
     ------
@@ -242,7 +270,8 @@ def standard_normals(
     raw = np.empty((len(words), size), np.uint64)
     for row, counter in zip(raw, words, strict=True):
         state["state"]["counter"] = np.array([0, *counter], np.uint64)
-        generator.state = state  # far cheaper than a new generator, which would ask the system for entropy
+        # far cheaper than a new generator, which would ask the system for entropy
+        generator.state = state
         row[:] = generator.random_raw(size)
     uniform = ((raw >> np.uint64(11)) + 0.5) * 2.0**-53  # strictly between 0 and 1
     return np.asarray(quantile(uniform), np.float64)
@@ -253,11 +282,16 @@ def _sign(uniform: Floats) -> Floats:
 
 
 def _sparse_sign(uniform: Floats) -> Floats:
-    return np.where(uniform < 1 / 6, -math.sqrt(3), np.where(uniform > 5 / 6, math.sqrt(3), 0.0))
+    least = np.where(uniform < 1 / 6, -math.sqrt(3), 0.0)
+    return np.where(uniform > 5 / 6, math.sqrt(3), least)
 
 
-DISTRIBUTIONS: Final[dict[str, Quantile]] = {"gaussian": ndtri, "rademacher": _sign, "sparse": _sparse_sign}
-"""From a name to the function that turns uniform numbers into numbers with mean 0 and variance 1."""
+DISTRIBUTIONS: Final[dict[str, Quantile]] = {
+    "gaussian": ndtri,
+    "rademacher": _sign,
+    "sparse": _sparse_sign,
+}
+"""How uniform numbers become numbers with mean 0 and variance 1, by the name of a distribution."""
 
 
 class GaussianCodes(Cached):
@@ -275,8 +309,9 @@ class GaussianCodes(Cached):
     tied : bool
         Whether a label's output code is its input code as a token.
     exact : bool
-        Whether codes are whole numbers of steps of a fixed size, so that sums of their products are exact.
-    given : mapping of GivenRows, optional
+        Whether codes are whole numbers of steps of a fixed size, so that sums of their products are
+        exact.
+    given_rows : mapping of GivenRows, optional
         What is not drawn: ``"codes"``, ``"output_codes"``, ``"projection"``.
     distribution : {"gaussian", "rademacher", "sparse"}
 
@@ -284,7 +319,7 @@ class GaussianCodes(Cached):
     --------
     >>> from hammemo.memories.gaussian.codes import GaussianCodes
     >>> codes = GaussianCodes(seed=0, d=256, d_h=32, n_sites=8)
-    >>> codes.inputs(["cat", 7]).shape, codes.projected(["cat", 7]).shape
+    >>> codes.inputs(["cat", 7]).shape, codes.project(["cat", 7]).shape
     ((2, 256), (2, 32))
     >>> bool((codes.inputs(["cat"]) == GaussianCodes(0, 256, 32, 8).inputs(["cat"])).all())
     True
@@ -297,51 +332,69 @@ class GaussianCodes(Cached):
         d_h: int,
         n_sites: int,
         tied: bool = False,
+        *,
         exact: bool = False,
-        given: Mapping[str, GivenRows] | None = None,
+        given_rows: Mapping[str, GivenRows] | None = None,
         distribution: str = "gaussian",
     ) -> None:
         if exact and d >= 2 ** (53 - 2 * _FACTOR_BITS):
-            raise ValueError(f"d={d}: exact codes have fewer than 2^21 dimensions. Use exact=False.")
+            raise ValueError(
+                f"d={d}: exact codes have fewer than 2^21 dimensions. Use exact=False."
+            )
         self.seed = seed
         self.d = d
         self.d_h = d_h
         self.n_sites = n_sites
         self.tied = tied
         self.exact = exact
-        self.given = dict(given or {})
+        self.given = dict(given_rows or {})
         self.distribution = distribution
         if not isinstance(distribution, str) or distribution not in DISTRIBUTIONS:
-            raise ValueError(f"distribution={distribution!r} is not known: use one of {', '.join(DISTRIBUTIONS)}.")
+            raise ValueError(
+                f"distribution={distribution!r} is not known: "
+                f"use one of {', '.join(DISTRIBUTIONS)}."
+            )
         if tied and "output_codes" in self.given:
-            raise ValueError("output_codes= has codes of labels, and tied=True uses the codes of tokens: use one.")
+            raise ValueError(
+                "output_codes= has codes of labels, and tied=True uses the codes of tokens: "
+                "use one."
+            )
         for name, rows in self.given.items():
             self._check_given(name, rows)
 
-    def _check_given(self, name: str, given: GivenRows) -> None:
-        if given.d != self.d:
-            raise ValueError(f"{name}= has rows of {given.d} numbers, and d={self.d}: use d={given.d}.")
-        sd, bits = self._input_sd, CODE_BITS if name == "output_codes" else _FACTOR_BITS
+    def _check_given(self, name: str, given_rows: GivenRows) -> None:
+        """Refuse codes or a projection of another dimension, or too large for exact sums."""
+        if given_rows.d != self.d:
+            raise ValueError(
+                f"{name}= has rows of {given_rows.d} numbers, and d={self.d}: use d={given_rows.d}."
+            )
+        sd = self._input_sd
+        bits = CODE_BITS if name == "output_codes" else _FACTOR_BITS
         if name == PROJECTION:
             sd = self._projected_sd
-            self._check_projection(given.rows)
-        largest = np.abs(given.rows).max(initial=0.0)
+            self._check_projection(given_rows.rows)
+        largest = np.abs(given_rows.rows).max(initial=0.0)
         most = math.ldexp(1.0, step_exponent(sd, bits) + bits)
         if self.exact and largest > most:
             raise ValueError(
-                f"With exact=True no number of {name}= may be beyond {most:.3g} for d={self.d}, and one is "
-                f"{largest:.3g}: use exact=False, or {name}= whose numbers are all about as large."
+                f"With exact=True no number of {name}= may be beyond {most:.3g} for d={self.d}, "
+                f"and one is {largest:.3g}: use exact=False, or {name}= whose numbers are all "
+                "about as large."
             )
 
     def _check_projection(self, rows: NDArray[np.float32]) -> None:
+        """Refuse a projection of another shape or scale."""
         if len(rows) != self.d_h:
-            raise ValueError(f"projection= has {len(rows)} rows, and d_h={self.d_h}: use d_h={len(rows)}.")
+            raise ValueError(
+                f"projection= has {len(rows)} rows, and d_h={self.d_h}: use d_h={len(rows)}."
+            )
         scale = float(np.square(rows, dtype=np.float64).sum()) / self.d * self.n_sites
         if not abs(scale - 1) <= MOST_OFF:
             way_out = f"multiply it by {1 / math.sqrt(scale):.3g}" if scale > 0 else "it is zero"
             raise ValueError(
-                f"projection= must map codes of norm 1 to a squared norm of 1/h = 1/{self.n_sites} on average, and "
-                f"its average is {scale:.3g} times that: {way_out}."
+                "projection= must map codes of norm 1 to a squared norm of "
+                f"1/h = 1/{self.n_sites} on average, and its average is {scale:.3g} times that: "
+                f"{way_out}."
             )
 
     def inputs(self, features: Sequence[Feature]) -> NDArray[np.float32]:
@@ -351,8 +404,8 @@ class GaussianCodes(Cached):
         ------
         features : n of them; returned : (n, d)
         """
-        codes = self._given_or_drawn("codes", "input", features)
-        return stepped(codes, self._input_sd, _FACTOR_BITS) if self.exact else codes
+        codes = self._take_or_draw("codes", "input", features)
+        return self._round_if_exact(codes, self._input_sd, _FACTOR_BITS)
 
     def outputs(self, labels: Sequence[Feature]) -> NDArray[np.float32]:
         """Return the code z of each label.
@@ -361,39 +414,44 @@ class GaussianCodes(Cached):
         ------
         labels : L of them; returned : (L, d)
         """
-        codes = self.inputs(labels) if self.tied else self._given_or_drawn("output_codes", "output", labels)
-        return stepped(codes, self._input_sd, CODE_BITS) if self.exact else codes
+        if self.tied:
+            codes = self.inputs(labels)
+        else:
+            codes = self._take_or_draw("output_codes", "output", labels)
+        return self._round_if_exact(codes, self._input_sd, CODE_BITS)
 
     @cached_property
     def projection(self) -> NDArray[np.float32]:
         """The projection W, of shape (d_h, d)."""
         if PROJECTION in self.given:
-            codes = self.given[PROJECTION].rows
+            rows = self.given[PROJECTION].rows
         else:
-            rows = [(i, 0, 0) for i in range(self.d_h)]
-            codes = self._scaled(key_words(self.seed, PROJECTION), rows, 1 / self._projected_sd)
-        return stepped(codes, self._projected_sd, _FACTOR_BITS) if self.exact else codes
+            words = [(i, 0, 0) for i in range(self.d_h)]
+            rows = self._draw(key_words(self.seed, PROJECTION), words, 1 / self._projected_sd)
+        return self._round_if_exact(rows, self._projected_sd, _FACTOR_BITS)
 
-    def projected(self, features: Sequence[Feature]) -> NDArray[np.float32]:
+    def project(self, features: Sequence[Feature]) -> NDArray[np.float32]:
         """Return W u of each feature, without ever holding more than a few thousand codes u.
 
         Shapes
         ------
         features : n of them; returned : (n, d_h)
         """
-        result = np.empty((len(features), self.d_h), np.float32)
+        projected = np.empty((len(features), self.d_h), np.float32)
         projection = self.projection.T.astype(np.float64)
         step = max(1, _CHUNK_NUMBERS // self.d)
         for start in range(0, len(features), step):
             codes = self.inputs(features[start : start + step]) @ projection
-            result[start : start + step] = stepped(codes, self._projected_sd, CODE_BITS) if self.exact else codes
-        return result
+            codes = self._round_if_exact(codes, self._projected_sd, CODE_BITS)
+            projected[start : start + step] = codes
+        return projected
 
     @property
     def largest_product(self) -> float:
-        """What an entry of a projected code times an entry of an output code is at most, where codes are exact."""
-        exponents = step_exponent(self._projected_sd, CODE_BITS) + step_exponent(self._input_sd, CODE_BITS)
-        return math.ldexp(1.0, exponents + 2 * CODE_BITS)
+        """What an entry of an exact projected code times one of an output code is at most."""
+        projected_step = step_exponent(self._projected_sd, CODE_BITS)
+        output_step = step_exponent(self._input_sd, CODE_BITS)
+        return math.ldexp(1.0, projected_step + output_step + 2 * CODE_BITS)
 
     @property
     def _input_sd(self) -> float:
@@ -404,39 +462,46 @@ class GaussianCodes(Cached):
         """Standard deviation of an entry of W, and of an entry of a projected code."""
         return 1 / math.sqrt(self.n_sites * self.d_h)
 
-    def _given_or_drawn(self, given: str, family: str, features: Sequence[Feature]) -> NDArray[np.float32]:
-        if given in self.given:
-            return self.given[given].codes(features)
+    def _take_or_draw(
+        self, name: str, family: str, features: Sequence[Feature]
+    ) -> NDArray[np.float32]:
+        """Return the codes that the parameter `name` has, or those of a family that is drawn."""
+        if name in self.given:
+            return self.given[name].codes(features)
         words = [feature_words(feature) for feature in features]
-        return self._scaled(key_words(self.seed, family), words, math.sqrt(self.d))
+        return self._draw(key_words(self.seed, family), words, math.sqrt(self.d))
 
-    def _scaled(
+    def _draw(
         self, key: tuple[int, int], words: Sequence[tuple[int, int, int]], divisor: float
     ) -> NDArray[np.float32]:
-        """Return rows of d random numbers divided by `divisor`, in parts that bound the memory needed."""
+        """Return rows of d random numbers divided by `divisor`, in parts that bound the memory."""
         quantile = DISTRIBUTIONS[self.distribution]
         scaled = np.empty((len(words), self.d), np.float32)
         step = max(1, _CHUNK_NUMBERS // self.d)
         for start in range(0, len(words), step):
-            scaled[start : start + step] = (
-                standard_normals(key, words[start : start + step], self.d, quantile) / divisor
-            )
+            numbers = standard_normals(key, words[start : start + step], self.d, quantile)
+            scaled[start : start + step] = numbers / divisor
         return scaled
+
+    def _round_if_exact(self, codes: Array, sd: float, bits: int) -> Array:
+        """Return codes of this standard deviation as whole steps, where codes are exact."""
+        return round_to_steps(codes, sd, bits) if self.exact else codes
 
 
 def step_exponent(sd: float, bits: int) -> int:
-    """Return e such that steps of 2^e are the largest with eight standard deviations in at most 2^bits of them."""
+    """Return e of the largest steps 2^e that fit eight standard deviations into 2^bits."""
     return math.ceil(math.log2(8 * sd)) - bits
 
 
-def stepped(codes: Array, sd: float, bits: int) -> NDArray[np.float32]:
+def round_to_steps(codes: Array, sd: float, bits: int) -> NDArray[np.float32]:
     """Return codes rounded to whole steps, halves to even, and cut off at 2^bits steps.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.memories.gaussian.codes import stepped
-    >>> stepped(np.array([0.3, -0.6, 99.0]), sd=1.0, bits=5) * 4  # 2^5 steps reach 8: steps of a quarter
+    >>> from hammemo.memories.gaussian.codes import round_to_steps
+    >>> codes = np.array([0.3, -0.6, 99.0])
+    >>> round_to_steps(codes, sd=1.0, bits=5) * 4  # 2^5 steps reach 8: steps of a quarter
     array([ 1., -2., 32.], dtype=float32)
     """
     exponent = step_exponent(sd, bits)
@@ -445,7 +510,9 @@ def stepped(codes: Array, sd: float, bits: int) -> NDArray[np.float32]:
 
 
 class CodeCache:
-    """Codes that were computed before, found by feature. Only a cache: dropping it changes no result.
+    """Codes that were computed before, found by feature.
+
+    Only a cache: dropping it changes no result.
 
     Parameters
     ----------
@@ -455,7 +522,9 @@ class CodeCache:
         Length of a row.
     """
 
-    def __init__(self, compute: Callable[[Sequence[Feature]], NDArray[np.float32]], width: int) -> None:
+    def __init__(
+        self, compute: Callable[[Sequence[Feature]], NDArray[np.float32]], width: int
+    ) -> None:
         self._compute = compute
         self._index: dict[Feature, int] = {}
         self._rows = np.empty((0, width), np.float32)
@@ -469,7 +538,8 @@ class CodeCache:
     ) -> CodeCache:
         """Return a cache that holds these codes of distinct features already."""
         cache = cls(compute, rows.shape[1])
-        cache._index, cache._rows = {feature: i for i, feature in enumerate(features)}, rows
+        cache._index = {feature: i for i, feature in enumerate(features)}
+        cache._rows = rows
         return cache
 
     def __getstate__(self) -> dict[str, Any]:
@@ -486,22 +556,22 @@ class CodeCache:
         return self._rows[: len(self._index)]
 
     def get(self, features: Sequence[Feature], *, keep: bool = False) -> NDArray[np.float32]:
-        """Return the codes of distinct features; those that are not held are computed and, if asked, kept.
+        """Return the codes of distinct features; missing ones are computed and, if asked, kept.
 
         Shapes
         ------
         features : n of them; returned : (n, width)
         """
         index = np.fromiter(map(self._index.get, features, repeat(-1)), np.int64, len(features))
-        held = index >= 0
-        if held.all():
+        is_cached = index >= 0
+        if is_cached.all():
             return self._rows[index]
-        missing = [feature for feature, known in zip(features, held, strict=True) if not known]
+        missing = [feature for feature, place in zip(features, index, strict=True) if place < 0]
         codes = np.empty((len(features), self._rows.shape[1]), np.float32)
-        codes[held] = self._rows[index[held]]
-        codes[~held] = self._compute(missing)
+        codes[is_cached] = self._rows[index[is_cached]]
+        codes[~is_cached] = self._compute(missing)
         if keep:
-            self._append(missing, codes[~held])
+            self._append(missing, codes[~is_cached])
         return codes
 
     def _append(self, features: list[Feature], codes: NDArray[np.float32]) -> None:
@@ -518,7 +588,9 @@ class CodeCache:
 def site_codes(
     contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
 ) -> Iterator[tuple[Array, Ints]]:
-    """Yield for each site the projected codes of what it holds and, for each context, which of them; -1 for none.
+    """Yield for each site the projected codes of what it holds, and which each context has.
+
+    A context without a token at the site has -1.
 
     Shapes
     ------
@@ -532,19 +604,30 @@ def site_codes(
                 token_codes = cache.get(tokens).astype(dtype, copy=False)
             yield token_codes, contexts.ranks[:, site[0]]
         else:
-            known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(tokens), 1))
-            yield cache.get(features_of(tokens, known.rows())).astype(dtype, copy=False), index
+            tuples, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(tokens), 1))
+            features = features_of(tokens, tuples.rows())
+            yield cache.get(features).astype(dtype, copy=False), index
 
 
-def encode(contexts: Contexts, sites: Sites, cache: CodeCache, weights: Floats, dtype: type[np.floating[Any]]) -> Array:
-    """Return the code of each context, block k weighed by S times the k-th weight; an empty site's block is zero.
+def encode(
+    contexts: Contexts,
+    sites: Sites,
+    cache: CodeCache,
+    weights: Floats,
+    *,
+    dtype: type[np.floating[Any]],
+) -> Array:
+    """Return the code of each context, block k weighed by S times the k-th weight.
+
+    The block of an empty site is zero.
 
     Shapes
     ------
     returned : (m, p)
     """
     blocks = []
-    for weight, (codes, index) in zip(weights, site_codes(contexts, sites, cache, dtype), strict=True):
+    pairs = zip(weights, site_codes(contexts, sites, cache, dtype), strict=True)
+    for weight, (codes, index) in pairs:
         block = codes[index] if len(codes) else np.zeros((len(index), codes.shape[1]), dtype)
         block[index < 0] = 0.0
         blocks.append(block * dtype(weight * len(weights)))
@@ -552,6 +635,11 @@ def encode(contexts: Contexts, sites: Sites, cache: CodeCache, weights: Floats, 
 
 
 def site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> Floats:
-    """Return the projected code of what each site of each context holds, zeros where it holds nothing: (m, S, d_h)."""
-    ones = np.full(len(sites.positions), 1 / len(sites.positions))  # undoes what `encode` multiplies by
-    return np.asarray(encode(contexts, sites, cache, ones, np.float64)).reshape(len(contexts), len(ones), -1)
+    """Return the projected code of what each site of each context holds: (m, S, d_h).
+
+    It is zeros where a site holds nothing.
+    """
+    n_sites = len(sites.positions)
+    weights = np.full(n_sites, 1 / n_sites)  # undoes what `encode` multiplies by
+    keys = np.asarray(encode(contexts, sites, cache, weights, dtype=np.float64))
+    return keys.reshape(len(contexts), n_sites, -1)

@@ -222,9 +222,9 @@ class Answering(ABC):
         view, contexts = self._question(X)
         scorer = view.scorer
         if exclude is None and allow is None and not return_scores:
-            return view.classes()[scorer.ranked(contexts, k)]
+            return view.classes()[scorer.rank(contexts, k)]
         mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: view.seen(X, contexts))
-        columns, scores = scorer.masked_leaders(contexts, k, mask, with_scores=return_scores)
+        columns, scores = scorer.leaders_by_mask(contexts, k, mask, with_scores=return_scores)
         width = columns.shape[1]
         if not len(columns) or (columns[:, -1:] < 0).any():  # most masks leave k labels to every query
             width = int((columns >= 0).sum(axis=1).max(initial=0))

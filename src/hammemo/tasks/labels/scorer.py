@@ -126,11 +126,11 @@ class Scorer:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         return self.ranker.leaders(contexts, checked_k(k))
 
-    def ranked(self, contexts: Contexts, k: int) -> Ints:
+    def rank(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists: the leaders, unless the vote discounts some."""
-        return self.ranker.ranked(contexts, checked_k(k))
+        return self.ranker.rank(contexts, checked_k(k))
 
-    def masked_leaders(
+    def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
     ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
@@ -139,7 +139,7 @@ class Scorer:
         ------
         returned : (m, min(k, L)), twice; -1 and NaN where fewer labels are allowed
         """
-        return self.ranker.masked_leaders(contexts, checked_k(k), mask, with_scores=with_scores)
+        return self.ranker.leaders_by_mask(contexts, checked_k(k), mask, with_scores=with_scores)
 
     def certified(self, contexts: Contexts) -> Bools:
         """Return for each context whether the winner is proven to be that of the exact classifier."""

@@ -66,7 +66,7 @@ class LiveLeaders:
             self._compiled.leaders(ranks, numbers, columns[part], power=power)
         return columns
 
-    def masked_leaders(
+    def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool, power: int = 0
     ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, -1 where they are fewer, and their scores.

@@ -379,23 +379,23 @@ class MixtureRanker(Ranker):
     def _discounted(self) -> DiscountedRanker:
         return DiscountedRanker(self, popularity(self._reader.label_counts, self._power))
 
-    def ranked(self, contexts: Contexts, k: int) -> Ints:
+    def rank(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest probabilities over the popularity of the labels."""
         k = min(k, self.n_labels)
         if self._leading is None and self._power:
             return self._discounted.leaders(contexts, k)
         return self.leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k, self._power)
 
-    def masked_leaders(
+    def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
     ) -> tuple[Ints, Floats | None]:
         """Return the same among allowed labels, and what they are ranked by."""
         if self._leading is not None:
             k = min(k, self.n_labels)
-            return self._leading.masked_leaders(contexts, k, mask, with_scores=with_scores, power=self._power)
+            return self._leading.leaders_by_mask(contexts, k, mask, with_scores=with_scores, power=self._power)
         if self._power:
-            return self._discounted.masked_leaders(contexts, k, mask, with_scores=with_scores)
-        return super().masked_leaders(contexts, k, mask, with_scores=with_scores)
+            return self._discounted.leaders_by_mask(contexts, k, mask, with_scores=with_scores)
+        return super().leaders_by_mask(contexts, k, mask, with_scores=with_scores)
 
     def _read(self, contexts: Contexts) -> tuple[list[RowShares], Floats, Floats]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
