@@ -617,14 +617,15 @@ class _TableFit:
             zones=schema.zones,
         )
         return fit_table_of_numbers(
-            self.settings, columns, findings.kept.kept_rows, self.seed, count
+            self.settings, columns, findings.kept.kept_rows, self.seed, count=count
         )
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> LabelState:
         """Choose everything, let others count, and fit the weights."""
 
         def count(state: LabelState) -> Memory:
-            memory, cells = state.memory, state.layout.cells
+            memory = state.memory
+            cells = state.layout.cells
             job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
             manifest = {
                 **self._manifest(job),

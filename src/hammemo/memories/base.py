@@ -417,7 +417,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Check the parameters and hold nothing; `sites`, `seed` and `declared` are set."""
 
     def check_parameters(self, sites: Sites) -> None:
-        """Refuse parameters that `open` refuses for these sites, without making anything; `load` asks for it."""
+        """Refuse parameters that `open` refuses for these sites, without making anything."""
         self._check_free(sites)
 
     @abstractmethod

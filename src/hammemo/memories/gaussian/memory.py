@@ -204,7 +204,7 @@ class Gaussian(Memory):
         self._counts = LabelCounts()
 
     def check_parameters(self, sites: Sites) -> None:
-        """Refuse dimensions, codes and a distribution that cannot be those of a memory of these sites."""
+        """Refuse dimensions, codes and a distribution that do not go with these sites."""
         super().check_parameters(sites)
         self._make_codes(sites, 0)
 
