@@ -246,7 +246,7 @@ def test_a_predictor_answers_as_the_classifier_does(memory: Any) -> None:
     assert [predictor(context) for context in X] == clf.predict(X).tolist()
     assert predictor.predict(np.empty((0, 2), object)).tolist() == []
     assert predictor.class_scores(np.empty((0, 2), object)).shape == (0, 3)
-    with pytest.raises(ValueError, match="rows of 2 values; those of X have 3"):
+    with pytest.raises(ValueError, match="X has 3 features, but Predictor is expecting 2"):
         predictor(["a", "b", "c"])
     before = predictor.class_scores(X).copy()
     clf.partial_fit(X, ["new"] * 4)

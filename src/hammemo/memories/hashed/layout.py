@@ -52,7 +52,7 @@ _NOTHING = (np.empty(0, np.uint64), np.empty(0, np.int32))
 """The hashes and places of no tokens."""
 
 
-class Cells(NamedTuple):
+class TableCells(NamedTuple):
     """Rows, columns and counts of some cells of one site's table."""
 
     rows: Ints
@@ -252,13 +252,13 @@ class RowLayout:
         """
         return np.zeros((int(self.first_rows[-1]) + 1, n_labels), np.uint32)
 
-    def collect_cells(self, cells: NDArray[np.uint32]) -> list[Cells]:
+    def collect_cells(self, cells: NDArray[np.uint32]) -> list[TableCells]:
         """Return for each site the cells that are not zero."""
         sites = []
         for first, last in pairwise(self.first_rows):
             part = cells[first:last]
             rows, columns = np.nonzero(part)
-            sites.append(Cells(rows, columns, part[rows, columns].astype(np.int64)))
+            sites.append(TableCells(rows, columns, part[rows, columns].astype(np.int64)))
         return sites
 
     def __getstate__(self) -> dict[str, Any]:

@@ -38,9 +38,9 @@ from hammemo._versions import cached_property
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.hashed.layout import (
-    Cells,
     LoopContexts,
     RowLayout,
+    TableCells,
     one_if_equal,
     per_group,
     per_site,
@@ -121,7 +121,7 @@ class StreamCounter:
         """Return how many examples each label has; those with none are left out."""
         return LabelCounts(self.labels.keep(self._totals > 0), self._totals[self._totals > 0])
 
-    def collect_cells(self) -> list[Cells]:
+    def collect_cells(self) -> list[TableCells]:
         """Return for each site the cells that are not zero."""
         return self._layout.collect_cells(self._cells)
 
@@ -266,7 +266,7 @@ class Hashed(Memory):
         deltas = self._deltas(examples)
         if not self._tables.covers(deltas, self._counts_left(counts)):
             raise never_stored()
-        negative = [Cells(rows, columns, -totals) for rows, columns, totals in deltas]
+        negative = [TableCells(rows, columns, -totals) for rows, columns, totals in deltas]
         self._tables = self._tables.plus(negative)
         self._place(counts.labels)
         self._counts = counts
@@ -299,7 +299,9 @@ class Hashed(Memory):
         self._grow(counts.labels)
         # rank -1 reads the last entry: such a label has no cells
         columns = np.append(self._tables.columns, -1)[self._columns.find(counter.labels)]
-        cells = [Cells(rows, columns[labels], n) for rows, labels, n in counter.collect_cells()]
+        cells = [
+            TableCells(rows, columns[labels], n) for rows, labels, n in counter.collect_cells()
+        ]
         self._tables = self._tables.plus(cells)
         self._counts = counts
 
@@ -404,7 +406,7 @@ class Hashed(Memory):
         tables = tuple(SiteTable.empty(len(self._rows.own(k)), number) for k, number in sizes)
         self._tables = Tables(tables, _EMPTY.columns)
 
-    def _deltas(self, examples: Examples) -> list[Cells]:
+    def _deltas(self, examples: Examples) -> list[TableCells]:
         """Return for each site the distinct cells that a batch touches, and its counts there."""
         if self._rows is None:
             return []
@@ -423,10 +425,10 @@ class Hashed(Memory):
             keys = row[has_row] * width + columns[has_row]
             keys, totals = sum_by_key(keys, examples.multiplicity[has_row], table.n_rows * width)
             cell_rows, cell_columns = np.divmod(keys, width)
-            deltas.append(Cells(cell_rows, cell_columns, totals))
+            deltas.append(TableCells(cell_rows, cell_columns, totals))
         return deltas
 
-    def _count(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[Cells]:
+    def _count(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[TableCells]:
         """Return what `_deltas` does, by the compiled loops."""
         cells = layout.cells(self._tables.width)
         multiplicity = None

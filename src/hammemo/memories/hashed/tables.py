@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Ints
-    from hammemo.memories.hashed.layout import Cells
+    from hammemo.memories.hashed.layout import TableCells
     from hammemo.memories.label_counts import LabelCounts
 
 PAGE_BYTES = 2**12
@@ -268,7 +268,7 @@ class SiteTable:
         counts[~is_own] = self.shared.at(rows[~is_own] - len(self.own), columns[~is_own])
         return counts
 
-    def plus(self, cells: Cells) -> SiteTable:
+    def plus(self, cells: TableCells) -> SiteTable:
         """Return the table with counts added to distinct cells."""
         rows, columns, counts = cells
         is_own = rows < len(self.own)
@@ -422,7 +422,7 @@ class Tables(Cached):
         read = np.concatenate(parts, dtype=np.int64, casting="unsafe")
         return read.reshape(1, len(parts), self.width)
 
-    def plus(self, cells: Sequence[Cells]) -> Tables:
+    def plus(self, cells: Sequence[TableCells]) -> Tables:
         """Return the tables with counts added to distinct cells of each site."""
         pairs = list(zip(self.sites, cells, strict=True))
         tables = Tables(tuple(table.plus(part) for table, part in pairs), self.columns)
@@ -476,7 +476,7 @@ class Tables(Cached):
             for total, row in zip(totals, rows, strict=True)
         )
 
-    def covers(self, cells: Sequence[Cells], examples_left: Ints) -> bool:
+    def covers(self, cells: Sequence[TableCells], examples_left: Ints) -> bool:
         """Return whether these counts can be removed from distinct cells.
 
         They can where cells hold at least as much and, without it, no label has more at a site than
@@ -485,7 +485,7 @@ class Tables(Cached):
 
         Parameters
         ----------
-        cells : sequence of Cells, one a site
+        cells : sequence of TableCells, one a site
         examples_left : ndarray of shape (width,)
             The examples that the label of each column keeps.
         """

@@ -50,7 +50,7 @@ _MAX_LOOPED_ROWS: Final = 32
 """Rows up to which each is read by itself, which is faster than all at once."""
 
 
-class RowEntries(NamedTuple):
+class StoredEntries(NamedTuple):
     """The entries of rows, one row after the other.
 
     Shapes
@@ -80,7 +80,9 @@ def pack_rows(lengths: Ints, labels: Ints, counts: Ints) -> tuple[NDArray[np.uin
     )
 
 
-def unpack_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int) -> RowEntries:
+def unpack_rows(
+    packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: int
+) -> StoredEntries:
     """Return rows with their entries, one after the other; refuse what cannot be a row.
 
     A row that starts where it stops has no entry.
@@ -91,7 +93,7 @@ def unpack_rows(packed: NDArray[np.uint8], starts: Ints, stops: Ints, n_labels: 
     """
     first = np.ascontiguousarray(starts, np.int64)
     last = np.ascontiguousarray(stops, np.int64)
-    return RowEntries(*_native.unpack_rows(packed, first, last, n_labels))
+    return StoredEntries(*_native.unpack_rows(packed, first, last, n_labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ class PlainEntries:
         """Return whether a span cannot be one."""
         return bool(((stops > self.n_units) | (stops - starts > self._n_labels)).any())
 
-    def read(self, starts: Ints, stops: Ints) -> RowEntries:
+    def read(self, starts: Ints, stops: Ints) -> StoredEntries:
         """Return rows with their entries, one after the other, or refuse them."""
         lengths = stops - starts
         if len(starts) <= _MAX_LOOPED_ROWS:
@@ -174,7 +176,7 @@ class PlainEntries:
         counts = entries["count"].astype(np.int64)
         if len(labels) and (int(labels.max()) >= self._n_labels or int(counts.min()) < 1):
             raise ValueError("an entry names a label that does not exist, or counts nothing")
-        return RowEntries(lengths, labels, counts)
+        return StoredEntries(lengths, labels, counts)
 
 
 class PackedEntries:
@@ -198,7 +200,7 @@ class PackedEntries:
         """Return whether a span cannot be one."""
         return bool((stops > self.n_units).any())
 
-    def read(self, starts: Ints, stops: Ints) -> RowEntries:
+    def read(self, starts: Ints, stops: Ints) -> StoredEntries:
         """Return rows with their entries, one after the other, or refuse them."""
         return unpack_rows(self.array, starts, stops, self._n_labels)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Bools, Ints
     from hammemo._native import SegmentTable
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.segments.entries import RowEntries
+    from hammemo.memories.exact.segments.entries import StoredEntries
     from hammemo.memories.exact.table import CountTable
 
 PAGE: Final = 4096
@@ -283,7 +283,7 @@ class Segment(Cached):
         if ((starts < 0) | (stops < starts)).any() or self._entries.are_outside(starts, stops):
             raise self._wrong("a row lies outside its entries")
 
-    def entries(self, starts: Ints, stops: Ints) -> RowEntries:
+    def entries(self, starts: Ints, stops: Ints) -> StoredEntries:
         """Return the rows of these spans with their entries, one after the other."""
         has_entries = stops > starts
         self._check_pages(self._entries.array, starts[has_entries], stops[has_entries])
