@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeGuard
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import narrow, pieces, ranges, row_pieces, sorted_find, sum_by_key
+from hammemo._arrays.integers import find_sorted, narrow, pieces, ranges, row_pieces, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.cells import Cells, TreeCells
@@ -208,7 +208,7 @@ class CountTable(Cached):
         entry_rows = np.concatenate(rows)[other.entry_rows()]
         entry_labels = self.label_counts.labels.find(other.label_counts.labels)[other.entry_labels]
         wanted = np.where((entry_rows >= 0) & (entry_labels >= 0), entry_rows * n_labels + entry_labels, -1)
-        place = sorted_find(self._entry_keys, wanted)
+        place = find_sorted(self._entry_keys, wanted)
         counts = np.zeros(len(wanted), np.int64)
         counts[place >= 0] = self.entry_counts[place[place >= 0]]
         return counts

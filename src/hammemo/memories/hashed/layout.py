@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from hammemo import _native
-from hammemo._arrays.integers import sorted_find
+from hammemo._arrays.integers import find_sorted
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.reserved import Reserved, site_groups, site_words, token_columns
 from hammemo.tokens.hashing import INTEGER, fold, number_key, vocabulary_hashes
@@ -113,7 +113,7 @@ class RowLayout:
                 features, own = hashes[:, site[0]], self.single_rows[places[:, site[0]]]
             else:
                 features = fold([hashes[:, r] for r in site], self.tuple_seeds[k])
-                own = self._confirmed(k, sorted_find(self.own(k), features), places[:, list(site)])
+                own = self._confirmed(k, find_sorted(self.own(k), features), places[:, list(site)])
             there = held[:, list(site)].all(axis=1)
             rows[there, k] = self._placed(k, features, own)[there]
         return rows

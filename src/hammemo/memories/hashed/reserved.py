@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
-from hammemo._arrays.integers import narrow, sorted_find
+from hammemo._arrays.integers import find_sorted, narrow
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.tokens import hashing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
@@ -81,7 +81,7 @@ class TokenList:
         return self._confirmed(hashes, lambda asked: hashing.number_identities(words[asked], seed, key))
 
     def _confirmed(self, hashes: Words, identities: Callable[[Ints], NDArray[np.uint8]]) -> Ints:
-        found = sorted_find(self.hashes, hashes)
+        found = find_sorted(self.hashes, hashes)
         asked = np.flatnonzero(found >= 0)
         same = (identities(asked) == self.identities[found[asked]]).all(axis=1)
         found[asked[~same]] = -1
