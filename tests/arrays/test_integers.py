@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo._arrays.integers import narrow, object_array, sorted_find, sum_by_key, unique_ranks
+from hammemo._arrays.integers import find_sorted, narrow, object_array, sum_by_key, unique_ranks
 
 pytestmark = pytest.mark.quick
 
@@ -34,9 +34,9 @@ def test_unique_ranks_are_ranks_among_the_sorted_distinct_keys(bound: int, data:
 
 @given(haystack=st.sets(st.integers(-8, 8)), needles=st.lists(st.integers(-10, 10)))
 @randomly
-def test_sorted_find_gives_the_index_or_minus_one(haystack: set[int], needles: list[int]) -> None:
+def test_find_sorted_gives_the_index_or_minus_one(haystack: set[int], needles: list[int]) -> None:
     ordered = sorted(haystack)
-    found = sorted_find(np.array(ordered, np.int64), np.array(needles, np.int64))
+    found = find_sorted(np.array(ordered, np.int64), np.array(needles, np.int64))
     assert found.tolist() == [ordered.index(needle) if needle in haystack else -1 for needle in needles]
 
 

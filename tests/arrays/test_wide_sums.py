@@ -24,7 +24,7 @@ from hammemo._arrays.wide_sums import (
     needs_words,
     no_sums,
     number_of,
-    stored_sums,
+    take_sums,
     words_of,
 )
 
@@ -122,17 +122,17 @@ def test_stored_sums_are_checked() -> None:
         return StoredArrays({"sums": sums})
 
     small, large = np.array([5, -7]), wide([2**70, -3])
-    assert np.array_equal(stored_sums(stored(small), "sums", 2, bound=7), small)
-    assert np.array_equal(stored_sums(stored(large), "sums", 2, bound=2**70), large)
+    assert np.array_equal(take_sums(stored(small), "sums", 2, bound=7), small)
+    assert np.array_equal(take_sums(stored(large), "sums", 2, bound=2**70), large)
     for sums, bound in ((small, 6), (large, 2**70 - 1), (np.array([-(2**63), 0]), 2**61)):
         with pytest.raises(ValueError, match="that no rows have"):
-            stored_sums(stored(sums), "sums", 2, bound=bound)
+            take_sums(stored(sums), "sums", 2, bound=bound)
     for sums, bound in (
         (as_wide(small), 7),
         (small, 2**62),
         (np.array([[1], [2]]), 2**62),
     ):  # not the form of the bound
         with pytest.raises(ValueError, match="instead of"):
-            stored_sums(stored(sums), "sums", 2, bound=bound)
+            take_sums(stored(sums), "sums", 2, bound=bound)
     with pytest.raises(ValueError, match="narrowest"):
         number_of([5, 0])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crafted_tokens import integers_hashed_to
 from hammemo import MemoryClassifier
-from hammemo._arrays.integers import sorted_find
+from hammemo._arrays.integers import find_sorted
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.layout import RowLayout
@@ -140,7 +140,7 @@ def test_find(kind: str, n: int, key: bytes | None, seed: int, number: int) -> N
 
 def check_find(words: NDArray[np.uint64], tokens: NDArray[Any], seed: int, key: bytes | None) -> None:
     wide = tokens.astype(np.int64)
-    expected = np.where(wide == NO_TOKEN, -1, sorted_find(words, hash_numbers(wide.view(np.uint64), seed, key)))
+    expected = np.where(wide == NO_TOKEN, -1, find_sorted(words, hash_numbers(wide.view(np.uint64), seed, key)))
     finder = _native.Finder(words, number_key(seed, key), key is not None)
     for path in PATHS:
         found = np.full(len(tokens), 7, np.int32)

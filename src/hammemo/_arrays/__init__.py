@@ -1,4 +1,4 @@
-"""Arrays: whole numbers, arrays checked as they come from outside, sets of tuples, compiled loops, threads of BLAS.
+"""Arrays: whole numbers, checks of arrays from outside, sets of tuples, threads, BLAS.
 
 The lowest package: it imports nothing of hammemo, and every package may import it. It is private.
 """

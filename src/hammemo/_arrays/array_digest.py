@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def array_digest(arrays: Mapping[str, Array], text: str = "") -> str:
     """Return BLAKE2b-256 of a text and of named arrays, in hexadecimal digits."""
-    found = hashlib.blake2b(text.encode(), digest_size=32)
+    digest = hashlib.blake2b(text.encode(), digest_size=32)
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        found.update(array.data)
-    return found.hexdigest()
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.data)
+    return digest.hexdigest()

@@ -1,15 +1,16 @@
-"""One thread of BLAS while weights are fitted: these products are many and small, and more threads only wait.
+"""One thread of BLAS while weights are fitted: more threads would only wait.
 
-OpenBLAS shares out every product above some ten thousand numbers. Fitting makes thousands of those, each of a few
-microseconds. A second thread gains nothing there, doubles the processor time, and where other programs use the cores a
-product waits until its second thread gets one. Besides, sums are added in one order: weights do not depend on the
-number of cores.
+OpenBLAS shares out every product above some ten thousand numbers. Fitting makes thousands of those,
+each of a few microseconds. A second thread gains nothing there, doubles the processor time, and
+where other programs use the cores a product waits until its second thread gets one. Besides, sums
+are added in one order: weights do not depend on the number of cores.
 
-The number of threads belongs to the process. So threads that fit at the same time are counted: the first one sets the
-limit, and the last one takes it back. A library is left alone if someone else has set its number meanwhile.
+The number of threads belongs to the process. So threads that fit at the same time are counted: the
+first one sets the limit, and the last one takes it back. A library is left alone if someone else
+has set its number meanwhile.
 
-A number is set under a lock of the library, which a process that is forked at this moment would find taken for ever. So
-a fork waits until no number is being set.
+A number is set under a lock of the library, which a process that is forked at this moment would
+find taken for ever. So a fork waits until no number is being set.
 """
 
 from __future__ import annotations
@@ -27,12 +28,18 @@ if TYPE_CHECKING:
 
 
 _FORK_SECONDS: Final = 1.0
-"""How long a fork waits at most: numbers are set in microseconds, but the thread that sets them may be the one that
-forks, in a signal handler."""
+"""How long a fork waits at most.
+
+Numbers are set in microseconds, but the thread that sets them may be the one that forks, in a
+signal handler.
+"""
 
 
 class OneBlasThread(ContextDecorator):
-    """A block, or a function, during which BLAS uses one thread; blocks may lie in one another, in any threads."""
+    """A block, or a function, during which BLAS uses one thread.
+
+    Blocks may lie in one another, in any threads.
+    """
 
     def __init__(self) -> None:
         self._holders = 0
@@ -42,12 +49,16 @@ class OneBlasThread(ContextDecorator):
     def __enter__(self) -> None:
         with self._lock:
             if not self._holders:
-                self._restore()  # no numbers are noted, unless an interrupt came while they were put back
+                # numbers are still noted if an interrupt came while they were put back
+                self._restore()
                 self._limit()
             self._holders += 1
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._lock:
             self._holders -= 1
@@ -55,8 +66,12 @@ class OneBlasThread(ContextDecorator):
                 self._restore()
 
     def free_after_fork(self) -> None:
-        """Take a new lock: who held the old one is not in the child. Where a thread was fitting, the limit stays."""
-        self._lock, self._forker = threading.Lock(), 0
+        """Take a new lock: the thread that held the old one is not in the child.
+
+        Where a thread was fitting, the limit stays.
+        """
+        self._lock = threading.Lock()
+        self._forker = 0
 
     def wait_before_fork(self) -> None:
         """Let no other thread set numbers until the process is forked."""
@@ -87,17 +102,24 @@ class OneBlasThread(ContextDecorator):
 
 
 def _set(library: Any, threads: int) -> None:
-    """Set its number of threads, unless another thread is inside a block of threadpoolctl's own (from 3.8 on)."""
+    """Set the number of threads of a library.
+
+    From threadpoolctl 3.8 on, this does nothing while another thread is inside a block of its own.
+    """
     library.set_num_threads(threads)
     release = getattr(library, "clear_controlling_thread", None)
     if release is not None:
-        release()  # else no other thread could set it: the last to leave may be another one
+        # otherwise no other thread could set it, and the last to leave may be another one
+        release()
 
 
 @cache
 def _libraries() -> list[Any]:
-    """Return the BLAS libraries of NumPy and SciPy; they are loaded by the time that something is fitted."""
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # a search: a hundredth of a second
+    """Return the BLAS libraries of NumPy and SciPy.
+
+    They are loaded by the time that something is fitted. The search takes 10 ms, so it is cached.
+    """
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 one_blas_thread = OneBlasThread()

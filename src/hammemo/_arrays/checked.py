@@ -1,9 +1,10 @@
 """Arrays that come back from a file: nothing is used before it was checked.
 
-A file may be damaged, or written by an attacker. So code that rebuilds an object from named arrays takes each of them
-from :class:`StoredArrays`, with the type and the shape that it must have. Shapes are compared before anything is
-allocated whose size the file declares. Checks that read whole arrays read them in pieces, so that they need little
-memory. They are skipped for arrays that are *trusted*: those mapped from a file that is known to be good.
+A file may be damaged, or written by an attacker. So code that rebuilds an object from named arrays
+takes each of them from :class:`StoredArrays`, with the type and the shape that it must have. Shapes
+are compared before anything is allocated whose size the file declares. Checks that read whole
+arrays read them in pieces, so that they need little memory. They are skipped for arrays that are
+*trusted*: those mapped from a file that is known to be good.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ class StoredArrays:
     """
 
     def __init__(
-        self, arrays: Mapping[str, Array], *, trusted: bool = False, prefix: str = "", left: set[str] | None = None
+        self,
+        arrays: Mapping[str, Array],
+        *,
+        trusted: bool = False,
+        prefix: str = "",
+        left: set[str] | None = None,
     ) -> None:
         self.trusted = trusted
         self._arrays = arrays
@@ -60,40 +66,58 @@ class StoredArrays:
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._arrays
 
-    def take(self, name: str, dtypes: str | tuple[str, ...], shape: tuple[int | None, ...]) -> Array:
-        """Return an array of one of these types and of this shape, where None stands for any length."""
+    def take(
+        self, name: str, dtypes: str | tuple[str, ...], shape: tuple[int | None, ...]
+    ) -> Array:
+        """Return an array of one of these types and of this shape; None stands for any length."""
         full = self._prefix + name
         if full not in self._arrays:
             raise ValueError(f"the array {full} is missing")
         array = self._arrays[full]
         allowed = (dtypes,) if isinstance(dtypes, str) else dtypes
         if array.dtype.name not in allowed:
-            raise ValueError(f"the array {full} is of {array.dtype.name} instead of {' or '.join(allowed)}")
-        if array.ndim != len(shape) or any(
-            length not in (None, found) for length, found in zip(shape, array.shape, strict=True)
-        ):
-            wanted = str(shape).replace("None", "any")
-            raise ValueError(f"the array {full} has shape {array.shape} instead of {wanted}")
+            allowed_names = " or ".join(allowed)
+            raise ValueError(
+                f"the array {full} is of {array.dtype.name} instead of {allowed_names}"
+            )
+        if not _has_shape(array, shape):
+            shape_text = str(shape).replace("None", "any")
+            raise ValueError(f"the array {full} has shape {array.shape} instead of {shape_text}")
         self._left.discard(full)
         return array
 
-    def whole_numbers(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> Array:
-        """Return non-negative integers, of the narrowest type, all of them at least `least` and below `below`."""
+    def whole_numbers(
+        self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0
+    ) -> Array:
+        """Return non-negative integers, of the narrowest type, from `least` to below `below`."""
         array = self.take(name, _UNSIGNED, shape)
         if self.trusted:
             return array
-        low, high = (int(array.min()), int(array.max())) if array.size else (least, 0)
-        if low < least or (array.size and high >= below):
-            raise ValueError(f"the array {self._prefix}{name} holds {low} to {high}, outside {least} to {below - 1}")
+        high = 0
+        if array.size:
+            low = int(array.min())
+            high = int(array.max())
+            if low < least or high >= below:
+                raise ValueError(
+                    f"the array {self._prefix}{name} holds {low} to {high}, outside {least} to "
+                    f"{below - 1}"
+                )
         if array.dtype != np.min_scalar_type(high):
             raise ValueError(f"the array {self._prefix}{name} is not in its narrowest type")
         return array
 
-    def multiplicities(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> Array:
-        """Return non-negative integers, as `whole_numbers` does, whose sum is below `below`, too: it cannot wrap."""
+    def multiplicities(
+        self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0
+    ) -> Array:
+        """Return non-negative integers, as `whole_numbers` does, whose sum is below `below`, too.
+
+        So the sum cannot wrap.
+        """
         array = self.whole_numbers(name, shape, below=below, least=least)
         if not self.trusted and array.sum(dtype=np.float64) >= below:
-            raise ValueError(f"the numbers of the array {self._prefix}{name} add up to {below} or more")
+            raise ValueError(
+                f"the numbers of the array {self._prefix}{name} add up to {below} or more"
+            )
         return array
 
     def ascending(self, name: str, dtype: str | None = None) -> Array:
@@ -107,7 +131,9 @@ class StoredArrays:
         """Return an array of finite floats."""
         array = self.take(name, dtype, shape)
         flat = array.reshape(-1)
-        if not self.trusted and not all(np.isfinite(flat[piece]).all() for piece in pieces(len(flat))):
+        if self.trusted:
+            return array
+        if not all(np.isfinite(flat[piece]).all() for piece in pieces(len(flat))):
             raise ValueError(f"the array {self._prefix}{name} holds numbers that are not finite")
         return array
 
@@ -115,6 +141,15 @@ class StoredArrays:
         """Refuse arrays that were not taken."""
         if self._left:
             raise ValueError(f"the array {min(self._left)} is not part of this kind of model")
+
+
+def _has_shape(array: Array, shape: tuple[int | None, ...]) -> bool:
+    """Return whether an array has a shape, where None stands for any length."""
+    if array.ndim != len(shape):
+        return False
+    return all(
+        expected in (None, length) for expected, length in zip(shape, array.shape, strict=True)
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Exact functions on integer arrays that every package uses: ranks, look-ups, sums by key, narrow types."""
+"""Exact functions on integer arrays: ranks, look-ups, sums by key, narrow types."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Ints
 
 _PIECE_NUMBERS = 2**22
+"""Numbers of a piece of rows: 32 MiB."""
 
 
 def unique_ranks(keys: Ints, bound: int) -> tuple[Ints, Ints]:
     """Return the distinct values of `keys`, ascending, and the rank of each key.
 
-    All keys are in [0, bound). Where the range is not much larger than the number of keys a table of it replaces
-    the sort, which makes counting linear in the data.
+    All keys are in [0, bound). Where the range is not much larger than the number of keys a table
+    of it replaces the sort, which makes counting linear in the data.
     """
     if bound > 4 * len(keys) + 1024:
         distinct, ranks = np.unique(keys, return_inverse=True)
@@ -28,23 +29,26 @@ def unique_ranks(keys: Ints, bound: int) -> tuple[Ints, Ints]:
 
 
 def replace_by_ranks(keys: Ints, bound: int) -> Ints:
-    """Return the distinct values of `keys`, all in [0, bound), and put in the place of each key its rank.
+    """Return the distinct values of `keys`, all in [0, bound), and replace each key by its rank.
 
-    It works in the memory of the keys: a second array of their size would cost more time than the look-ups.
+    It works in the memory of the keys: a second array of their size would cost more time than the
+    look-ups.
     """
     if bound > 4 * len(keys) + 1024:
         distinct, keys[:] = np.unique(keys, return_inverse=True)
         return distinct
-    seen = np.zeros(bound, bool)
-    seen[keys] = True
-    rank = np.cumsum(seen) - 1
+    is_key = np.zeros(bound, bool)
+    is_key[keys] = True
+    ranks = np.cumsum(is_key) - 1
     for piece in pieces(len(keys)):
-        keys[piece] = rank[keys[piece]]
-    return np.flatnonzero(seen)
+        keys[piece] = ranks[keys[piece]]
+    return np.flatnonzero(is_key)
 
 
 def distinct_numbers(values: Array) -> Array:
-    """Return the distinct numbers of an array, ascending: by a sort, which is faster than NumPy's table of hashes.
+    """Return the distinct numbers of an array, ascending.
+
+    A sort is faster than NumPy's table of hashes.
 
     Examples
     --------
@@ -59,20 +63,24 @@ def distinct_numbers(values: Array) -> Array:
     return ordered[is_first]
 
 
-def sorted_find(haystack: Array, needles: Array) -> Ints:
+def find_sorted(haystack: Array, needles: Array) -> Ints:
     """Return the index of each needle in an ascending array, -1 where it is missing.
 
-    Integers may differ in width: the needles are brought to the haystack's, never the (large) haystack to theirs.
+    Integers may differ in width: the needles are brought to the haystack's, never the (large)
+    haystack to theirs.
     """
     if not len(haystack):
         return np.full(len(needles), -1, np.int64)
     if haystack.dtype != needles.dtype and haystack.dtype.kind in "iu":
         limits = np.iinfo(haystack.dtype)
         fits = (needles >= limits.min) & (needles <= limits.max)
-        return np.where(fits, sorted_find(haystack, np.where(fits, needles, 0).astype(haystack.dtype)), -1)
+        narrow_needles = np.where(fits, needles, 0).astype(haystack.dtype)
+        return np.where(fits, find_sorted(haystack, narrow_needles), -1)
     if len(needles) == 1:  # one by one there is less to do than for an array
         place = int(haystack.searchsorted(needles[0]))
-        return np.array([place if place < len(haystack) and haystack[place] == needles[0] else -1], np.int64)
+        if place == len(haystack) or haystack[place] != needles[0]:
+            place = -1
+        return np.array([place], np.int64)
     index = np.minimum(np.searchsorted(haystack, needles), len(haystack) - 1)
     return np.where(haystack[index] == needles, index, -1)
 
@@ -87,16 +95,20 @@ def narrow(values: Array) -> Array:
     >>> narrow(np.array([3, 255])).dtype, narrow(np.array([256])).dtype
     (dtype('uint8'), dtype('uint16'))
     """
-    return values.astype(np.min_scalar_type(int(values.max())) if values.size else np.uint8)
+    largest = int(values.max()) if values.size else 0
+    return values.astype(np.min_scalar_type(largest))
 
 
 def pieces(length: int, size: int = 2**16) -> Iterator[slice]:
-    """Yield slices that cut `length` entries into pieces, so that a pass over a large array needs little memory."""
+    """Yield slices that cut `length` entries into pieces.
+
+    A pass over a large array, piece by piece, needs little memory.
+    """
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices that cut rows of this many numbers into pieces that take a bounded amount of memory: 32 MiB."""
+    """Yield slices that cut rows of `width` numbers into pieces of at most 32 MiB."""
     return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
 
 
@@ -111,7 +123,8 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     array([5, 6, 0, 1, 2])
     """
     ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
 
 
 def object_array(values: Iterable[Any]) -> Array:

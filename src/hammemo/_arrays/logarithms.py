@@ -1,6 +1,7 @@
-"""Logarithms whose bytes are those of any x86-64 processor: NumPy's depend on whether it has AVX-512.
+"""Logarithms with the same bytes on any x86-64 processor.
 
-They are compiled (``src/native/selection/portable_math.hpp``).
+NumPy's depend on whether it has AVX-512. These are compiled
+(``src/native/selection/portable_math.hpp``).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def log1p(values: Array) -> Floats:
 
 
 def _of_each(function: Any, values: Array) -> Floats:
-    given = np.ascontiguousarray(values, np.float64)
-    found = np.empty(given.shape)
-    function(given.reshape(-1), found.reshape(-1))
-    return found
+    numbers = np.ascontiguousarray(values, np.float64)
+    logarithms = np.empty(numbers.shape)
+    function(numbers.reshape(-1), logarithms.reshape(-1))
+    return logarithms

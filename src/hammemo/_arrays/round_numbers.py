@@ -1,4 +1,4 @@
-"""Round binary numbers between two others: places for cuts and knots that few single values move."""
+"""Round binary numbers between two others: cuts and knots that few single values move."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def round_numbers(below: Floats, upto: Floats) -> Floats:
-    """Return, for each pair, the number above `below` and not above `upto` that the highest power of two divides.
+    """Return, for each pair, the roundest number above `below` and not above `upto`.
 
-    Only bits are compared, so the result is exact for any finite numbers, also where no number lies between the two.
+    The highest power of two divides it. Only bits are compared, so the result is exact for any
+    finite numbers, also where no number lies between the two.
 
     Examples
     --------
@@ -23,11 +24,15 @@ def round_numbers(below: Floats, upto: Floats) -> Floats:
     array([ 4.121600e+04,  3.046875e-01, -6.000000e+00,  0.000000e+00])
     """
     is_negative = upto < 0  # then the sizes run the other way: the larger one is left out
-    low = (np.where(is_negative, np.abs(upto), np.maximum(below, 0.0)) + 0.0).view(np.int64) - is_negative
-    high = (np.where(is_negative, np.abs(below), np.abs(upto)) + 0.0).view(np.int64) - is_negative
+    low_size = np.where(is_negative, np.abs(upto), np.maximum(below, 0.0)) + 0.0
+    high_size = np.where(is_negative, np.abs(below), np.abs(upto)) + 0.0
+    low = low_size.view(np.int64) - is_negative
+    high = high_size.view(np.int64) - is_negative
+    # all bits from the first one that differs on
     differing = low ^ high
     for shift in (1, 2, 4, 8, 16, 32):
         differing |= differing >> shift
-    cleared = np.minimum(differing >> 1, 2**52 - 1)  # below the first bit that differs; the exponent stays
-    found = (high & ~cleared).view(np.float64)
-    return np.where(is_negative, -found, np.where(below < 0, 0.0, found))
+    # the bits below the first one that differs are cleared; the exponent stays
+    cleared = np.minimum(differing >> 1, 2**52 - 1)
+    sizes = (high & ~cleared).view(np.float64)
+    return np.where(is_negative, -sizes, np.where(below < 0, 0.0, sizes))

@@ -1,8 +1,9 @@
 """The bytes of a safetensors file before its first array, without having the arrays.
 
-A file that is larger than memory is written, or hashed, array by array and piece by piece. For that its header must be
-known first: it says of each array the type, the shape and the place. The order of the arrays is that of the safetensors
-library, wide types first and then by name, so that the bytes are those which `safetensors.numpy.save` would give.
+A file that is larger than memory is written, or hashed, array by array and piece by piece. For that
+its header must be known first: it says of each array the type, the shape and the place. The order
+of the arrays is that of the safetensors library, wide types first and then by name, so that the
+bytes are those which `safetensors.numpy.save` would give.
 """
 
 from __future__ import annotations
@@ -41,10 +42,21 @@ class Spec(NamedTuple):
 
 def file_order(specs: Mapping[str, Spec]) -> list[str]:
     """Return the names of arrays in the order of a file."""
-    return sorted(specs, key=lambda name: (_ORDER.index(_NAMES[specs[name].dtype.newbyteorder("<")]), name))
+
+    def key(name: str) -> tuple[int, str]:
+        return _ORDER.index(_name_type(specs[name])), name
+
+    return sorted(specs, key=key)
 
 
-def file_start(specs: Mapping[str, Spec], metadata: Mapping[str, str], order: Sequence[str] | None = None) -> bytes:
+def _name_type(spec: Spec) -> str:
+    """Return the name that the type of an array has in files."""
+    return _NAMES[spec.dtype.newbyteorder("<")]
+
+
+def file_start(
+    specs: Mapping[str, Spec], metadata: Mapping[str, str], order: Sequence[str] | None = None
+) -> bytes:
     """Return all that comes before the arrays.
 
     Examples
@@ -52,7 +64,8 @@ def file_start(specs: Mapping[str, Spec], metadata: Mapping[str, str], order: Se
     >>> import numpy as np
     >>> import safetensors.numpy
     >>> from hammemo._arrays.tensor_files import Spec, file_start
-    >>> whole = safetensors.numpy.save({"a": np.arange(3, dtype=np.uint8)}, metadata={"of": "us"})
+    >>> arrays = {"a": np.arange(3, dtype=np.uint8)}
+    >>> whole = safetensors.numpy.save(arrays, metadata={"of": "us"})
     >>> file_start({"a": Spec(np.dtype(np.uint8), (3,))}, {"of": "us"}) == whole[:-3]
     True
     """
@@ -60,9 +73,13 @@ def file_start(specs: Mapping[str, Spec], metadata: Mapping[str, str], order: Se
     place = 0
     for name in file_order(specs) if order is None else order:
         spec = specs[name]
-        kind = _NAMES[spec.dtype.newbyteorder("<")]
-        header[name] = {"dtype": kind, "shape": spec.shape, "data_offsets": (place, place + spec.nbytes)}
-        place += spec.nbytes
+        end = place + spec.nbytes
+        header[name] = {
+            "dtype": _name_type(spec),
+            "shape": spec.shape,
+            "data_offsets": (place, end),
+        }
+        place = end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text

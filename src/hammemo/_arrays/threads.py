@@ -1,11 +1,11 @@
-"""Threads for parts of one computation that need nothing of each other, where compiled loops release the interpreter.
+"""Threads for independent parts of one computation, where compiled loops release the interpreter.
 
-Inside `threads_used`, `in_threads` calls a function for several items in several threads. An item is computed alone and
-results come in the order of the items, so they are the same to the bit for any number of threads. A thread that asks
-for threads itself gets none.
+Inside `threads_used`, `in_threads` calls a function for several items in several threads. An item
+is computed alone and results come in the order of the items, so they are the same to the bit for
+any number of threads. A thread that asks for threads itself gets none.
 
-An error, or an interrupt of the thread that waits, cancels what has not begun and waits for what has: no thread works
-on after the call. Of several errors the one of the first item is raised.
+An error, or an interrupt of the thread that waits, cancels what has not begun and waits for what
+has: no thread works on after the call. Of several errors the one of the first item is raised.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _used: ContextVar[_Threads | None] = ContextVar("threads_used", default=None)
 
 @contextmanager
 def threads_used(number: int) -> Iterator[None]:
-    """Let `in_threads` use this many threads; they start when they are needed, and have ended after the block."""
+    """Let `in_threads` use this many threads.
+
+    They start when they are needed, and have ended after the block.
+    """
     if number == 1:
         yield
         return
@@ -46,7 +49,9 @@ def threads_used(number: int) -> Iterator[None]:
 
 
 def in_threads(
-    function: Callable[[Item], Result], items: Sequence[Item], on_done: Callable[[int, int], None] | None = None
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    on_done: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
     """Return what the function returns for each item, in the order of the items.
 
@@ -55,7 +60,7 @@ def in_threads(
     function : callable
     items : sequence
     on_done : callable, optional
-        Told, in the thread that calls, how many items are done, and of how many.
+        Called, in the thread of the caller, with (items done, items).
 
     Examples
     --------
@@ -64,15 +69,21 @@ def in_threads(
     ...     in_threads(abs, [-3, 2, -1])
     [3, 2, 1]
     """
-    used, results = _used.get(), []
+    used = _used.get()
+    results = []
     futures: list[Future[Result]] = []
     try:
         if used is not None and len(items) > 1:
-            with suppress(RuntimeError):  # at exit no thread is started any more: a daemon thread does the rest itself
+            # at exit no thread is started any more: a daemon thread does the rest itself
+            with suppress(RuntimeError):
+                # one by one, so that after an interrupt those that began are known
                 for item in items:
-                    futures.append(used.pool.submit(function, item))  # noqa: PERF401 (an interrupt must find those before)
+                    futures.append(used.pool.submit(function, item))  # noqa: PERF401
         for place, item in enumerate(items):
-            results.append(futures[place].result() if place < len(futures) else function(item))
+            if place < len(futures):
+                results.append(futures[place].result())
+            else:
+                results.append(function(item))
             if on_done is not None:
                 on_done(len(results), len(items))
         return results
@@ -83,9 +94,10 @@ def in_threads(
 
 
 def thread_pieces(n: int, least: int = 1, each: int = 4) -> list[slice]:
-    """Return slices of n items: one without threads, else `each` for each thread, because some take longer.
+    """Return slices of n items: one without threads, else `each` for each thread.
 
-    A slice has at least so many items, as far as there are any.
+    There are several for each thread because some take longer. A slice has at least `least` items,
+    as far as there are any.
 
     Examples
     --------

@@ -1,9 +1,10 @@
 """Sorted sets of token tuples: what one site of a kernel holds.
 
-A site that compares several positions holds tuples of tokens. With n token types and l positions a tuple does not fit
-in 64 bits, so a set of tuples is kept as a trie, one ascending integer array a level: level j holds the keys
-``parent * n + token``, where parent is the rank at level j - 1 of the tuple's first j - 1 tokens. The rank at the last
-level is the rank of the tuple in lexicographic order. Nothing is hashed, so nothing collides.
+A site that compares several positions holds tuples of tokens. With n token types and l positions a
+tuple does not fit in 64 bits, so a set of tuples is kept as a trie, one ascending integer array a
+level: level j holds the keys ``parent * n + token``, where parent is the rank at level j - 1 of the
+tuple's first j - 1 tokens. The rank at the last level is the rank of the tuple in lexicographic
+order. Nothing is hashed, so nothing collides.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.checked import is_ascending
-from hammemo._arrays.integers import pieces, sorted_find, unique_ranks
+from hammemo._arrays.integers import find_sorted, pieces, unique_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +45,16 @@ class TupleSet:
 
     @classmethod
     def of_levels(cls, levels: Sequence[Array], n: int, *, trusted: bool = False) -> TupleSet:
-        """Return the set with these levels, after checking, unless they are trusted, that they are a trie."""
+        """Return the set with these levels; unless they are trusted, check that they are a trie."""
         parents = 1
         for j, level in enumerate([] if trusted else levels):
-            if parents * n >= 2**63 or (len(level) and int(level[-1]) >= parents * n) or not is_ascending(level):
-                raise ValueError("a set of token tuples is not in ascending order, or names tokens that do not exist")
+            bound = parents * n
+            is_too_large = bound >= 2**63 or (len(level) and int(level[-1]) >= bound)
+            if is_too_large or not is_ascending(level):
+                raise ValueError(
+                    "a set of token tuples is not in ascending order, or names tokens that do not "
+                    "exist"
+                )
             if j and _number_of_parents(level, n) != parents:
                 raise ValueError("a set of token tuples has a beginning that no tuple continues")
             parents = len(level)
@@ -56,7 +62,7 @@ class TupleSet:
 
     @classmethod
     def collect(cls, rows: Ints, n: int) -> tuple[TupleSet, Ints]:
-        """Return the set of the rows and the rank of each row in it, -1 for a row that holds a negative entry.
+        """Return the set of the rows and the rank of each; -1 for a row with a negative entry.
 
         Shapes
         ------
@@ -64,7 +70,9 @@ class TupleSet:
         """
         complete = (rows >= 0).all(axis=1)
         kept = rows if complete.all() else rows[complete]
-        ranks, parents, levels = np.zeros(len(kept), np.int64), 1, []
+        ranks = np.zeros(len(kept), np.int64)
+        parents = 1
+        levels = []
         for column in kept.T:
             level, ranks = unique_ranks(ranks * n + column, parents * n)
             levels.append(level)
@@ -76,7 +84,10 @@ class TupleSet:
     @classmethod
     def of_sorted(cls, rows: Ints, n: int) -> TupleSet:
         """Return the set of rows that are distinct and in lexicographic order."""
-        return cls(n, (rows[:, 0],)) if rows.shape[1] == 1 else cls.collect(rows, n)[0]
+        if rows.shape[1] == 1:
+            return cls(n, (rows[:, 0],))
+        tuples, _ = cls.collect(rows, n)
+        return tuples
 
     def __len__(self) -> int:
         return len(self.levels[-1])
@@ -90,8 +101,8 @@ class TupleSet:
         """
         ranks = np.zeros(len(rows), np.int64)
         for level, column in zip(self.levels, rows.T, strict=True):
-            found = sorted_find(level, ranks * self.n + column)
-            ranks = np.where((ranks >= 0) & (column >= 0), found, -1)
+            next_ranks = find_sorted(level, ranks * self.n + column)
+            ranks = np.where((ranks >= 0) & (column >= 0), next_ranks, -1)
         return ranks
 
     def rows(self) -> Ints:
@@ -107,8 +118,12 @@ class TupleSet:
 
 
 def _number_of_parents(level: Array, n: int) -> int:
-    """Return how many distinct parents the keys of a level have; equal ones are neighbours, because keys ascend."""
-    number, last = 0, -1
+    """Return how many distinct parents the keys of a level have.
+
+    Equal parents are neighbours, because keys ascend.
+    """
+    number = 0
+    last = -1
     for piece in pieces(len(level)):
         parents = level[piece].astype(np.int64) // n
         number += int((np.diff(parents, prepend=last) != 0).sum())

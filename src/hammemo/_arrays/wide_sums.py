@@ -1,11 +1,13 @@
-r"""Exact sums of whole numbers that can pass 2^63: two words where they must, one word where that is enough.
+r"""Exact sums of whole numbers that can pass 2^63: of two words where one is not enough.
 
-An array of sums is *narrow*, int64 of shape (n,), or *wide*, uint64 of shape (2, n): all low words, then all high
-words, in two's complement. A bound for the absolute values of the sums is stored with them, and decides the form:
-`needs_words(bound)`. So the form is a function of what was summed, and files of small sums stay as they were.
+An array of sums is *narrow*, int64 of shape (n,), or *wide*, uint64 of shape (2, n): all low words,
+then all high words, in two's complement. A bound for the absolute values of the sums is stored with
+them, and decides the form: `needs_words(bound)`. So the form is a function of what was summed, and
+files of small sums stay as they were.
 
-A narrow sum is below 2^62, so that one more number of 62 bits can be added or subtracted without a second check; a wide
-one is below 2^126. NumPy has no words of 128 bits, so products are added by compiled code (``src/native/sums``).
+A narrow sum is below 2^62, so that one more number of 62 bits can be added or subtracted without a
+second check; a wide one is below 2^126. NumPy has no words of 128 bits, so products are added by
+compiled code (``src/native/sums``).
 """
 
 from __future__ import annotations
@@ -22,18 +24,23 @@ if TYPE_CHECKING:
 
 NARROW_BITS: Final = 62
 """Narrow sums stay below two to this."""
+
 WIDE_BITS: Final = 126
 """Wide sums stay below two to this."""
+
 _WORD: Final = 2**64
 
 
 def needs_words(bound: int) -> bool:
     """Return whether sums up to this bound need two words; OverflowError where two are not enough.
 
-    Callers limit rows and numbers so that it is never raised: it is a guard, not a limit of a model.
+    Callers limit rows and numbers so that it is never raised: it is a guard, not a limit of a
+    model.
     """
     if bound >> WIDE_BITS:
-        raise OverflowError(f"a sum of whole numbers may have {bound.bit_length()} bits, and {WIDE_BITS} are exact")
+        raise OverflowError(
+            f"a sum of whole numbers may have {bound.bit_length()} bits, and {WIDE_BITS} are exact"
+        )
     return bool(bound >> NARROW_BITS)
 
 
@@ -57,7 +64,9 @@ def in_form(sums: Array, bound: int) -> Array:
 
 
 def add_sums(left: Array, right: Array, *, sign: int, is_wide: bool) -> Array:
-    """Return the sums of two arrays or, with sign -1, the differences: narrow ones where the caller has checked bounds.
+    """Return the sums of two arrays or, with sign -1, the differences.
+
+    They are narrow where the caller has checked bounds.
 
     Examples
     --------
@@ -86,7 +95,8 @@ def exact_values(sums: Array) -> list[int]:
     """Return sums as Python's whole numbers."""
     if sums.ndim == 1:
         return [int(value) for value in sums.tolist()]
-    low, high = sums[0].tolist(), sums[1].view(np.int64).tolist()
+    low = sums[0].tolist()
+    high = sums[1].view(np.int64).tolist()
     return [above * _WORD + below for above, below in zip(high, low, strict=True)]
 
 
@@ -99,9 +109,9 @@ def as_floats(sums: Array) -> Floats:
     """Return the double that is nearest to each sum."""
     if sums.ndim == 1:
         return sums.astype(np.float64)
-    found = np.empty(sums.shape[1])
-    _native.round_sums(np.ascontiguousarray(sums), found)
-    return found
+    floats = np.empty(sums.shape[1])
+    _native.round_sums(np.ascontiguousarray(sums), floats)
+    return floats
 
 
 def largest_size(sums: Array) -> int:
@@ -120,7 +130,8 @@ def largest_size(sums: Array) -> int:
         return max(int(sums.max()), -int(sums.min()))
     high = sums[1].view(np.int64)
     largest = 0
-    for end in (high.min(), high.max()):  # the smallest and the largest sum have one of these high words
+    # the smallest and the largest sum have one of these high words
+    for end in (high.min(), high.max()):
         low = sums[0][high == end]
         for word in (low.min(), low.max()):
             largest = max(largest, abs(int(end) * _WORD + int(word)))
@@ -128,10 +139,11 @@ def largest_size(sums: Array) -> int:
 
 
 def exact_sum(numbers: Ints, times: Ints) -> int:
-    """Return the sum of numbers, each so often, however large it is; a negative number of times subtracts.
+    """Return the sum of numbers, each added some times, however large it is.
 
-    A number is cut into pieces of so few bits that the sum of one piece of all of them stays below 2^62: the caller
-    sees to it that the numbers of times add up to less than 2^61.
+    A negative number of times subtracts. A number is cut into pieces of so few bits that the sum of
+    one piece of all of them stays below 2^62: the caller sees to it that the numbers of times add
+    up to less than 2^61.
 
     Examples
     --------
@@ -145,18 +157,18 @@ def exact_sum(numbers: Ints, times: Ints) -> int:
     largest = largest_size(numbers)
     if not largest >> bits:
         return int((numbers * times).sum())
-    found = 0
+    product_sum = 0
     n_pieces = -(-(largest.bit_length() + 1) // bits)
     for piece in range(n_pieces):
         shifted = numbers >> (piece * bits)
         if piece < n_pieces - 1:  # the highest piece has the sign
             shifted &= (1 << bits) - 1
-        found += int((shifted * times).sum()) << (piece * bits)
-    return found
+        product_sum += int((shifted * times).sum()) << (piece * bits)
+    return product_sum
 
 
 def exact_square_sum(numbers: Ints, times: Ints) -> int:
-    """Return the sum of the squares of numbers below 2^62, each so often, however large it is.
+    """Return the sum of the squares of numbers below 2^62, each added some times.
 
     With a number :math:`h 2^{31} + l`, the three products of its halves have at most 62 bits.
     """
@@ -168,8 +180,13 @@ def exact_square_sum(numbers: Ints, times: Ints) -> int:
 
 
 def words_of(number: int) -> list[int]:
-    """Return a number of at most 128 bits as words for files: one word where that is enough, the low one first."""
-    return [number] if number < _WORD else [number % _WORD, number // _WORD]
+    """Return a number of at most 128 bits as words for files, the low one first.
+
+    One word is enough for a number below 2^64.
+    """
+    if number < _WORD:
+        return [number]
+    return [number % _WORD, number // _WORD]
 
 
 def number_of(words: list[int]) -> int:
@@ -179,10 +196,13 @@ def number_of(words: list[int]) -> int:
     return sum(word << (64 * place) for place, word in enumerate(words))
 
 
-def stored_sums(stored: StoredArrays, name: str, n: int, bound: int) -> Array:
-    """Return n sums of a file in the form that belongs to their bound, or refuse those that are larger."""
+def take_sums(stored: StoredArrays, name: str, n: int, bound: int) -> Array:
+    """Return n sums of a file in the form of their bound, or refuse larger ones."""
     is_wide = needs_words(bound)
-    sums = stored.take(name, "uint64" if is_wide else "int64", (2, n) if is_wide else (n,))
+    if is_wide:
+        sums = stored.take(name, "uint64", (2, n))
+    else:
+        sums = stored.take(name, "int64", (n,))
     if largest_size(sums) > bound:
         raise ValueError(f"the array {name} holds sums that no rows have")
     return sums

@@ -45,7 +45,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._arrays.integers import narrow, sorted_find, unique_ranks
+from hammemo._arrays.integers import find_sorted, narrow, unique_ranks
 from hammemo.tokens.labels import classes_array, top_columns
 from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, asked_contexts, taken_columns
 
@@ -239,7 +239,7 @@ class _SuffixLevel:
     def find(self, shorter: Ints, tokens: Ints, n: int) -> Ints:
         """Return the ranks of shorter suffixes with one older token each, -1 for unknown ones."""
         # A shorter suffix that was never seen has rank -1, so its key is negative and not found.
-        ranks = sorted_find(self.keys, shorter * n + tokens)
+        ranks = find_sorted(self.keys, shorter * n + tokens)
         return np.where(tokens >= 0, ranks, -1)
 
 

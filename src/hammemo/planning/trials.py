@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import sorted_find
+from hammemo._arrays.integers import find_sorted
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.layout import hash_buckets
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centre_rows
@@ -146,7 +146,7 @@ class Grower:
         """Return hashes of features that are new to site k: those that other sites of its group hold, then others."""
         sample = self.sample
         words, counts = sample.pooled[sample.groups[k]]
-        elsewhere = sorted_find(sample.parts[k].words, words) < 0
+        elsewhere = find_sorted(sample.parts[k].words, words) < 0
         cells, pooled_cells = sample.cells_at(k, self.n) - len(sample.parts[k].features), counts.sum()
         expected = (counts[elsewhere] - 0.5) * cells / max(pooled_cells, 1)
         arrives = rng.random(len(expected)) < -np.expm1(-expected)
@@ -300,7 +300,7 @@ def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buc
 
     A hash is all that is known of a feature here: two with one hash are one.
     """
-    found = sorted_find(own, hashes)
+    found = find_sorted(own, hashes)
     return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
-from hammemo._arrays.integers import narrow, object_array, pieces, replace_by_ranks, sorted_find
+from hammemo._arrays.integers import find_sorted, narrow, object_array, pieces, replace_by_ranks
 from hammemo._versions import Cached, cached_property
 
 if TYPE_CHECKING:
@@ -156,10 +156,10 @@ class Vocabulary(Cached):
         """Return the rank here of every token of `other`, -1 where it is not here."""
         if other is self:
             return np.arange(len(self))
-        ints = sorted_find(self.ints, other.ints)
+        ints = find_sorted(self.ints, other.ints)
         if len(ints) == len(other):
             return ints
-        floats = sorted_find(self.floats, other.floats)
+        floats = find_sorted(self.floats, other.floats)
         floats[floats >= 0] += len(self.ints)
         return np.concatenate([ints, floats, self.find_strings(other.strings)])
 

@@ -26,7 +26,7 @@ from hammemo._arrays.wide_sums import (
     needs_words,
     no_sums,
     number_of,
-    stored_sums,
+    take_sums,
     words_of,
 )
 from hammemo.kernels.additive.additive import (
@@ -201,7 +201,7 @@ class Gram:
         size = number_of(sizes[1:])
         if n >= MAX_ROWS or size > n * MAX_TARGET:
             raise ValueError("its matrix is not that of any rows")
-        targets = stored_sums(stored, "targets", p, _MOST_COORDINATE * size)
+        targets = take_sums(stored, "targets", p, _MOST_COORDINATE * size)
         gram = cls(products, targets, squares=squares, size=size, n=n)
         if not gram.is_possible:
             raise ValueError("its matrix is not that of any rows")

@@ -31,7 +31,7 @@ from hammemo._arrays.wide_sums import (
     needs_words,
     no_sums,
     number_of,
-    stored_sums,
+    take_sums,
     words_of,
 )
 from hammemo.kernels.cells.forest import KINDS, LEAF, LEVELS, Forest, cut_shares
@@ -158,7 +158,7 @@ class NumberCells:
         size = number_of(words)
         if size > n_rows << NARROW_BITS:
             raise ValueError("its cells hold sums that no rows have")
-        sums = stored_sums(stored, "sums", n, size)
+        sums = take_sums(stored, "sums", n, size)
         sizes = forest.cell_sizes.ravel()
         starts = np.cumsum(sizes) - sizes
         # Each count is at most n_rows < 2^40, so sums of 2^22 cells are exact; floats see larger ones.

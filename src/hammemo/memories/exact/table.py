@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeGuard
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import narrow, pieces, ranges, row_pieces, sorted_find, sum_by_key
+from hammemo._arrays.integers import find_sorted, narrow, pieces, ranges, row_pieces, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.cells import Cells, TreeCells

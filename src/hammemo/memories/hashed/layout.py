@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from hammemo import _native
-from hammemo._arrays.integers import sorted_find
+from hammemo._arrays.integers import find_sorted
 from hammemo._versions import cached_property
 from hammemo.memories.hashed.reserved import Reserved, site_groups, site_words, token_columns
 from hammemo.tokens.hashing import INTEGER, fold, number_key, vocabulary_hashes

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
-from hammemo._arrays.integers import narrow, sorted_find
+from hammemo._arrays.integers import find_sorted, narrow
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.tokens import hashing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize

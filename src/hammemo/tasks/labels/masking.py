@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.integers import sorted_find
+from hammemo._arrays.integers import find_sorted
 from hammemo.memories.ranker import LabelMask
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.vocabulary import Vocabulary, as_token, factorize
@@ -87,7 +87,7 @@ class ListedLabels:
         return flags
 
     def _looked_up(self, labels: Vocabulary) -> Bools:
-        ints, floats = sorted_find(self._ints, labels.ints) >= 0, sorted_find(self._floats, labels.floats) >= 0
+        ints, floats = find_sorted(self._ints, labels.ints) >= 0, find_sorted(self._floats, labels.floats) >= 0
         strings = np.fromiter((label in self._strings for label in labels.strings), bool, len(labels.strings))
         return np.concatenate([ints, floats, strings])
 
@@ -159,6 +159,6 @@ def _columns(labels: Vocabulary, tokens: Any) -> Ints:
             array = np.array(tokens, np.int64)
     array = token_array(tokens) if array is None else array
     if array.dtype.kind == "i":  # integers come first in a vocabulary
-        return sorted_find(labels.ints, array)
+        return find_sorted(labels.ints, array)
     vocabulary, ranks = factorize(array)
     return np.asarray(np.append(labels.find(vocabulary), -1)[ranks])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.integers import ranges, sorted_find, sum_by_key
+from hammemo._arrays.integers import find_sorted, ranges, sum_by_key
 from hammemo._versions import Cached
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class CountRows(Cached):
 
     def places(self, rows: Ints, labels: Ints) -> Ints:
         """Return which entry these labels have in these rows; -1 for none."""
-        return sorted_find(self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1))
+        return find_sorted(self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1))
 
     def counts_at(self, places: Ints) -> Ints:
         """Return the counts of entries; 0 for none."""
@@ -170,7 +170,7 @@ class LeftOut:
         return np.asarray(np.where(pairs >= 0, pairs * self._rows.n_labels + labels, -1))
 
     def _pair_keys(self, cases: Ints, rows: Ints) -> Ints:
-        places = sorted_find(self._known, rows)
+        places = find_sorted(self._known, rows)
         return np.asarray(np.where(places >= 0, cases * (len(self._known) or 1) + places, -1))
 
     def gone(self) -> RowEntries:
@@ -184,7 +184,7 @@ class LeftOut:
         row, so only these are looked up.
         """
         lengths, labels, counts = self._rows.row_entries(rows)
-        pair = sorted_find(self._pairs, self._pair_keys(cases, rows))
+        pair = find_sorted(self._pairs, self._pair_keys(cases, rows))
         less = np.flatnonzero(pair >= 0)
         own_starts = self._pair_starts[pair[less]]
         n_own = self._pair_starts[pair[less] + 1] - own_starts
@@ -201,9 +201,9 @@ class LeftOut:
         counts = self._rows.at(asked.rows, asked.labels)
         keys = self._keys(asked.cases, asked.rows, np.maximum(asked.labels, 0))
         if len(self._entries):
-            place = sorted_find(self._entries, np.where(asked.labels >= 0, keys, -1))
+            place = find_sorted(self._entries, np.where(asked.labels >= 0, keys, -1))
             counts = counts - np.where(place >= 0, self._times[place], 0)
-        pair = sorted_find(self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1))
+        pair = find_sorted(self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1))
         return self._left_of(asked.rows, pair, counts)
 
     def _left_of(self, rows: Ints, pair: Ints, counts: Ints) -> Read:
