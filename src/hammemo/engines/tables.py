@@ -617,7 +617,7 @@ class _TableFit:
             zones=schema.zones,
         )
         return fit_table_of_numbers(
-            self.settings, columns, findings.kept.kept_rows, self.seed, count=count
+            self.settings, columns, findings.kept.kept_rows, self.seed, count_all=count
         )
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> LabelState:

@@ -278,7 +278,7 @@ class CountTable(Cached):
         keys = np.where(
             (entry_rows >= 0) & (entry_labels >= 0), entry_rows * n_labels + entry_labels, -1
         )
-        entries = sorted_find(self._entry_keys, keys)
+        entries = find_sorted(self._entry_keys, keys)
         counts = np.zeros(len(keys), np.int64)
         counts[entries >= 0] = self.entry_counts[entries[entries >= 0]]
         return counts

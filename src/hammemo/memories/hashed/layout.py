@@ -156,7 +156,7 @@ class RowLayout:
                 reserved_rows = self.single_rows[places[:, site[0]]]
             else:
                 features = fold([hashes[:, r] for r in site], self.tuple_seeds[k])
-                by_hash = sorted_find(self.own(k), features)
+                by_hash = find_sorted(self.own(k), features)
                 reserved_rows = self._confirm(k, by_hash, places[:, list(site)])
             is_whole = has_token[:, list(site)].all(axis=1)
             rows[is_whole, k] = self._place(k, features, reserved_rows)[is_whole]

@@ -92,7 +92,7 @@ class TokenList:
 
         `identities` returns those of some of the tokens: only tokens that are found need one.
         """
-        places = sorted_find(self.hashes, hashes)
+        places = find_sorted(self.hashes, hashes)
         by_hash = np.flatnonzero(places >= 0)
         is_same = (identities(by_hash) == self.identities[places[by_hash]]).all(axis=1)
         places[by_hash[~is_same]] = -1
