@@ -61,7 +61,6 @@ UNFINISHED = frozenset(
     src/hammemo/portable
     src/hammemo/sklearn_onnx.py
     src/hammemo/sources
-    src/hammemo/stores
     src/hammemo/tasks
     src/hammemo/tokens
     src/hammemo/votes

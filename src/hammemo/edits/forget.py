@@ -20,7 +20,7 @@ def forget(settings: ModelSettings, state: ModelState, examples: Examples) -> Mo
     """Remove examples: all of them, or `NotStoredError` is raised."""
     memory, rows = state.memory.snapshot(), state.rows
     try:
-        store = None if state.store is None else state.store.changed(examples, -1)
+        store = None if state.store is None else state.store.edit(examples, -1)
         count_batch(memory, state.cells, examples, -1)
     except NotStoredError:
         lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
@@ -44,7 +44,7 @@ def forget_everything(settings: ModelSettings, state: ModelState) -> ModelState:
     store = state.store
     if store is not None:  # of an empty model all rows are kept again, from the next one on
         room = settings.empty_store(store.h, store.seed, state.vote, documents=state.documents is not None)
-        store = room if room is not None and room.stores_like(store) else store.emptied()
+        store = room if room is not None and room.stores_like(store) else store.empty_copy()
     emptied = state.with_memory(memory, store=store)
     return state if state.holds_nothing else with_forgotten(settings, emptied, None)
 

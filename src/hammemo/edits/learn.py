@@ -75,7 +75,7 @@ def fit_examples(
     """
     room = settings.empty_store(examples.contexts.h, seed, settings.vote_for(len(examples.labels)))
     if room is None or not room.stores_like(store):  # or `keep` was set since
-        store = None if room is None else room.changed(examples, 1)
+        store = None if room is None else room.edit(examples, 1)
     rows = None if store is None else store.kept_rows
     all_rows = rows.examples() if rows is not None and rows.holds_all else examples
 
@@ -125,7 +125,7 @@ def started(
     if layout is None:
         return ModelState(parts, plan.vote, columns, label_dtype, store)
     if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
-        store = store.with_kept(layout.store.emptied().kept)
+        store = store.with_kept(layout.store.empty_copy().kept)
     cutting, stale = layout.cutting, layout.stale
     return ModelState(parts, plan.vote, columns, label_dtype, store, cutting, pinned=True, stale=stale)
 
@@ -200,7 +200,7 @@ def _with_batch(
     if len(declared):
         memory.declare_labels(Vocabulary.of(declared))
     count_batch(memory, state.cells, examples)
-    store = None if state.store is None else state.store.changed(examples, 1)
+    store = None if state.store is None else state.store.edit(examples, 1)
     return state.with_memory(memory, columns=columns, label_dtype=dtype, store=store), examples
 
 

@@ -45,7 +45,7 @@ def change_one(settings: ModelSettings, state: ModelState, tokens: Sequence[Any]
     (layout, held), store = state.parts[0], state.store
     memory, cells = held.snapshot(), layout.cells
     if store is not None:
-        store = store.changed_one(context, label, by)
+        store = store.edit_one(context, label, by)
     if cells is None:
         memory.update_one(context, label, by)
     else:

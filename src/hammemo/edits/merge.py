@@ -163,13 +163,13 @@ def _sum(mine: ModelStore, theirs: ModelStore, sign: int) -> ModelStore | None:
     """Return what both hold; where nothing was learnt here, documents stay documents and rows stay rows."""
     kept, more = mine.kept, theirs.kept
     if kept is not None and more is not None and type(kept) is not type(more) and kept.holds_all and not len(kept):
-        mine = mine.with_kept(replace(more.emptied(), seed=kept.seed, threshold=kept.threshold))
+        mine = mine.with_kept(replace(more.empty_copy(), seed=kept.seed, threshold=kept.threshold))
     return mine.plus(theirs, sign)
 
 
 def emptied(state: ModelState) -> ModelState:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
-    store = None if state.store is None else state.store.emptied()
+    store = None if state.store is None else state.store.empty_copy()
     return state.with_memory(state.memory.empty_like(), store=store, pinned=True, chosen_at=0, position=None)
 
 

@@ -172,7 +172,7 @@ def refit_to(settings: ModelSettings, state: ModelState, rows: Any, read: ReadRo
     memory.declare_labels(declared)
     for examples in batches(pairs_of(rows), again):
         count_batch(memory, plan.layout.cells, examples)
-        store = None if store is None else store.changed(examples, 1)
+        store = None if store is None else store.edit(examples, 1)
     if not memory.label_counts.any():
         raise ValueError("There is nothing to learn: no rows were given.")
     again = again.with_memory(

@@ -105,7 +105,7 @@ def fit_documents(
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     state = model.state
     template = state.memory.empty_like()
-    kept = None if state.store is None else state.store.emptied()
+    kept = None if state.store is None else state.store.empty_copy()
     groups = machines.groups(source)
     reading = {"tokens": source.tokens, "column": source.column, "h": int(h), "short": short, "pad": pad}
     declared = None if labels is None else labels.tolist()

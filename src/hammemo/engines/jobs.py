@@ -237,7 +237,7 @@ class GroupJob(ABC):
         else:
             memory = self.template.empty_like()
             self.add(memory, self.pieces(shards, tally))
-            kept = None if tally.kept is None else tally.kept.packed()
+            kept = None if tally.kept is None else tally.kept.pack()
             if self.checkpoint is not None:
                 self.checkpoint.write(group, {**pack(memory), **prefixed(_KEPT, kept or {})})
         return memory, tally.report(group, shards, kept, resumed=known is not None)
@@ -326,7 +326,7 @@ def described(source: ShardedFiles, groups: Groups, kept: ModelStore | None, **m
     files = {"files": len(source.files), "bytes": source.nbytes, "source": source.fingerprint()}
     first = [[shard.file.path, shard.start, shard.stop] for shard in groups[0]]
     grouped = {"groups": len(groups), "first_group": first}
-    return {"format": 1, **files, **more, "kept": None if kept is None else kept.described(), **grouped}
+    return {"format": 1, **files, **more, "kept": None if kept is None else kept.describe(), **grouped}
 
 
 class GroupObserver:
@@ -363,7 +363,7 @@ class GroupObserver:
     def __call__(self, report: GroupReport) -> None:
         """Take the report of a group that is learnt."""
         if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
+            self.kept = self.kept.plus(self.kept.unpack(report.kept), 1)
         if self._on_report is not None:
             self._on_report(replace(report, kept=None))
         self.step()

@@ -112,7 +112,7 @@ class SegmentsJob:
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
                 memory, number = memory.with_empty_table(), number + 1
-        last = {} if tally.kept is None else prefixed(_KEPT, tally.kept.packed())
+        last = {} if tally.kept is None else prefixed(_KEPT, tally.kept.pack())
         if memory.companion is not None:
             last |= prefixed(_COMPANION, pack(memory.companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample

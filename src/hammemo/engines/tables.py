@@ -178,7 +178,7 @@ class Findings:
             dtype=labels.dtype.str,
             n_rows=len(labels),
         )
-        kept = None if self.kept is None else self.kept.changed(examples, 1)
+        kept = None if self.kept is None else self.kept.edit(examples, 1)
         return replace(self.plus(fresh), kept=kept)
 
     def plus(self, other: Findings) -> Findings:
@@ -216,7 +216,7 @@ class Findings:
             self.clocks,
         ]
         told = json.dumps(values)
-        kept = {} if self.kept is None else self.kept.packed()
+        kept = {} if self.kept is None else self.kept.pack()
         arrays = {**prefixed(_LABELS, self.labels.arrays()), **prefixed(_KEPT, kept)}
         return {"told": np.frombuffer(told.encode("ascii"), np.uint8), **arrays}
 
@@ -234,7 +234,7 @@ class Findings:
             labels=Vocabulary.from_arrays(StoredArrays(with_prefix(_LABELS, arrays))),
             dtype=dtype,
             n_rows=n_rows,
-            kept=empty.unpacked(kept) if empty is not None and kept else None,
+            kept=empty.unpack(kept) if empty is not None and kept else None,
             is_whole=is_whole,
             clocks=tuple(clocks),
         )

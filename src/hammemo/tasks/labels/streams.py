@@ -18,7 +18,7 @@ from hammemo.edits.learn import label_ends, like_given, refuse_to_record, starte
 from hammemo.edits.merge import joint_cutting
 from hammemo.edits.refit import fit_documents
 from hammemo.stores.documents import Way
-from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
+from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, share_repeats
 from hammemo.tasks.labels import choose
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.scorer import check_probabilities
@@ -308,7 +308,7 @@ def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
     held = codes >= 0  # beginnings are filled up
     owners = np.repeat(np.arange(len(lengths)), lengths)[held]
     mean_length = (int(lengths.sum()) - padding) / max(len(lengths), 1)
-    return StreamFacts(n_labels, mean_length, repeated_share(codes[held], np.bincount(owners, minlength=len(lengths))))
+    return StreamFacts(n_labels, mean_length, share_repeats(codes[held], np.bincount(owners, minlength=len(lengths))))
 
 
 def _told(blocks: Iterable[Block], total: int | None) -> Iterator[Block]:

@@ -103,7 +103,7 @@ def _fit_examples(
     settings.bounds.refuse_outside(targets_of(examples), are_kept=True)
     room = settings.empty_store(columns.width, seed)
     if kept is None or kept.most != room.most:
-        kept = room.changed(examples, 1)
+        kept = room.edit(examples, 1)
     if not len(kept):
         return _of_nothing(columns, seed, kept)
 
@@ -235,7 +235,7 @@ def _learn_examples(
     except TargetTooFarError:
         if choose_again and state.can_choose:
             assert state.store is not None
-            with_all = state.but(store=state.store.changed(examples, 1))
+            with_all = state.but(store=state.store.edit(examples, 1))
             if with_all.can_choose:
                 return _with_coarser_unit(state, _fit_kept(settings, with_all), examples)
         if state.layout.has_unit:
@@ -300,7 +300,7 @@ def _changed(state: NumberState, examples: Examples, sign: int) -> NumberState:
             raise
         raise never_stored() from None  # it did not fit in this unit
     memory = state.memory.changed(state.layout, rows, sign)
-    store = None if state.store is None else state.store.changed(examples, sign)
+    store = None if state.store is None else state.store.edit(examples, sign)
     return state.but(memory=memory, store=store)
 
 
@@ -461,5 +461,5 @@ def forget_everything(settings: NumberSettings, state: NumberState) -> NumberSta
 
 def emptied(state: NumberState) -> NumberState:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
-    store = None if state.store is None else state.store.emptied()
+    store = None if state.store is None else state.store.empty_copy()
     return state.but(memory=NumberMemory.empty(state.layout), store=store, pinned=True, chosen_at=0, position=None)
