@@ -38,7 +38,6 @@ WHOLE_FOLDERS = (".ci", "benchmarks", "server/tests/support", "tests/support")
 UNFINISHED = frozenset(
     """
     benchmarks
-    server/tests/support
     src/hammemo/__init__.py
     src/hammemo/_arrays
     src/hammemo/_lazy.py

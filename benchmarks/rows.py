@@ -11,6 +11,8 @@ order, and some columns of Arrow are dictionaries with nulls. At the end
 `refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
 left, in another order. What is declared (the type of the labels) is the same for both.
 
+Some histories are of models of numbers, in every form of table that those of labels have.
+
 Some histories are of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and `fit_stream` of the documents
 that are left. Some are of documents in cases, which come in several batches and are forgotten by their events or ids.
 Four of ten go through engines, the command line or a server (``rows_elsewhere.py``).
@@ -35,7 +37,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from hammemo import MemoryClassifier, load, save
+from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo._progress import progress_bar
 from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_pieces
@@ -118,6 +120,23 @@ _LABELS: dict[str, list[Any]] = {
     "one": ["only"],
 }
 
+TARGETS: dict[str, dict[str, Any]] = {
+    "numbers": {},
+    "numbers, seed 7": {"random_state": 7},
+    "numbers, empty positions": {"missing": "empty"},
+    "numbers, all rows kept": {"keep": True},
+    "numbers in bounds": {"bounds": (-1e12, 1e13)},
+}
+
+_TARGETS: dict[str, list[Any]] = {
+    "whole": [0, 1, 2, 40],
+    "fractions": [-0.5, 0.125, 1 / 3, 17.25],
+    "small": [1e-9, 2.5e-7, 1e-8],
+    "large": [1e12, -3.5e11, 7.0],
+    "one": [2.5],
+}
+"""Targets of unlike sizes, and one without spread: the unit is chosen by them."""
+
 COLUMNS: dict[str, Any] = {"case": "user", "item": "item", "time": "time"}
 """The columns of a table of events."""
 
@@ -148,6 +167,7 @@ class History:
 
     way = "Python"
     kind = "rows"
+    estimator: Any = MemoryClassifier
     kinds: Sequence[str] = ()
     configurations = CONFIGURATIONS
     steps: tuple[str, ...] = (
@@ -163,8 +183,8 @@ class History:
         self.draw_kinds()
         self.held: Held = []
         self.lived: list[str] = []
-        self.merged: list[tuple[MemoryClassifier, Held]] = []
-        self.model = MemoryClassifier(**self.params)
+        self.merged: list[tuple[Any, Held]] = []
+        self.model: Any = self.estimator(**self.params)
 
     def draw_kinds(self) -> None:
         """Draw of what kinds the columns are, and how many rows there are."""
@@ -277,9 +297,9 @@ class History:
         self.held += rows
         self.merged.append((other, rows))
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
+    def fitted(self, rows: Held) -> Any:
         """Return a new model of these rows."""
-        return MemoryClassifier(**self.params).fit(*self.given(rows))
+        return self.estimator(**self.params).fit(*self.given(rows))
 
     def unmerge(self) -> None:
         """Subtract the model that was added last, unless rows were forgotten since."""
@@ -317,10 +337,34 @@ class History:
             return []  # names of columns stay declared, and `open` declares none
         fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
         take_state(fresh, fresh.state.but(label_dtype=self.model.label_dtype_))
+        return self.compare(fresh)
+
+    def compare(self, fresh: Any) -> list[str]:
+        """Return "file" and the parts of the digest in which the model differs from a fresh one."""
         if _file(self.model) == _file(fresh):
             return []
         mine, theirs = self.model.digest(parts=True), fresh.digest(parts=True)
         return ["file", *(name for name in mine if mine[name] != theirs[name])]
+
+
+class TargetHistory(History):
+    """One random history of a model of numbers."""
+
+    kind = "numbers"
+    estimator = MemoryRegressor
+    configurations = TARGETS
+
+    def draw_kinds(self) -> None:
+        """Draw of what kinds the columns are, and of what size the targets are."""
+        super().draw_kinds()
+        self.labels = _TARGETS[list(_TARGETS)[int(self.rng.integers(len(_TARGETS)))]]
+
+    def differences(self) -> list[str]:
+        """Compare with a fresh model. A model of numbers declares nothing, so no rows have no twin."""
+        self.model.refit()
+        if not self.held:
+            return []
+        return self.compare(self.fitted([self.held[i] for i in self.rng.permutation(len(self.held))]))
 
 
 class DocumentHistory(History):
@@ -466,7 +510,7 @@ def _given(rows: Held) -> tuple[Any, Any]:
     return X, np.array(labels, object) if isinstance(labels[0], str) else np.array(labels)
 
 
-def _file(model: MemoryClassifier) -> bytes:
+def _file(model: Any) -> bytes:
     return b"".join(bytes(piece) for piece in file_pieces(model.snapshot(), None))
 
 

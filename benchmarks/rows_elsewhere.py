@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hammemo import MemoryClassifier, engines, load, save
-from rows import CaseHistory, DocumentHistory, Held, History
+from rows import CaseHistory, DocumentHistory, Held, History, TargetHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -385,8 +385,8 @@ def _host() -> Any:
 
 WAYS: Final[tuple[type[History], ...]] = (
     *(History, EngineHistory, DocumentHistory, CommandHistory, CaseHistory),
-    *(History, CommandCaseHistory, CaseHistory, ServerHistory, History),
+    *(TargetHistory, CommandCaseHistory, CaseHistory, ServerHistory, History),
     *(History, EngineDocumentHistory, DocumentHistory, CommandHistory, CaseHistory),
-    *(History, CommandCaseHistory, CaseHistory, ServerDocumentHistory, History),
+    *(History, CommandCaseHistory, CaseHistory, ServerDocumentHistory, TargetHistory),
 )
 """Which history a number is, modulo their number: eight of twenty go elsewhere."""

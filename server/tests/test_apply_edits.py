@@ -31,7 +31,7 @@ from hammemo_server.models.backups import back_up, restore
 from hammemo_server.store.log import LogError
 from postgres_server import postgres
 from running_servers import in_thread
-from service_hosts import done, erased, hosts
+from service_hosts import await_erasure, done, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_it_is_a_forget_and_a_learn_in_one_version(
     assert [line.line.kind for line in again.audit()[1]][:2] == ["apply", "apply"]
     if subjects:
         done(again, Edit("e", "forget_subject", subjects=["ann"]))  # 0 is forgotten; 3 and 6 are ann's
-        assert erased(again, "e").receipt.rows == 2
+        assert await_erasure(again, "e").receipt.rows == 2
 
 
 @pytest.mark.parametrize("subjects", [False, True])
@@ -140,7 +140,7 @@ def test_everything_is_forgotten_and_other_rows_are_learnt(
     assert held(model) == (held(fresh)[0], "p2", 2)
     if subjects:
         done(model, Edit("e", "forget_subject", subjects=["bob"], refit=False))
-        assert erased(model, "e").receipt.rows == 1  # only the new one
+        assert await_erasure(model, "e").receipt.rows == 1  # only the new one
     empty = apply("3", None, "everything")
     assert done(model, empty).status == "applied"
     assert done(model, empty).status == "repeated"

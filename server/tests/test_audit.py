@@ -25,7 +25,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.audit import Line, Linked, Start, chain_lines, find_first_broken, is_cut
 from postgres_server import postgres
 from running_servers import in_thread
-from service_hosts import erased, fail_next_commit, hosts
+from service_hosts import await_erasure, fail_next_commit, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +222,7 @@ def test_the_command_notices_lines_that_are_missing_at_the_end(tmp_path: Path) -
             for i in range(3):
                 model.edit(Edit(str(i), "learn", [["a"]], ["x"], subjects=subjects)).result(60)
         model.edit(Edit("e", "forget_subject", subjects=["ann"])).result(60)
-        erased(model, "e")
+        await_erasure(model, "e")
     shown = runner.invoke(app, ["audit", str(folder), "--json"])
     assert shown.exit_code == 0
     assert [record["cut"] for record in json.loads(shown.stdout)] == [False, False]

@@ -40,7 +40,7 @@ from hammemo_server.store.vault import Vault
 from pace import wait_until
 from postgres_server import Server, needs_postgres, one_server, postgres
 from running_servers import in_thread
-from service_hosts import done, erased, hosts
+from service_hosts import await_erasure, done, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     for i in range(40):
         done(model, learn(i, f"Zq{i % 8}mark"))
     done(model, erase("e0", "Zq0mark"))
-    first = erased(model, "e0")
+    first = await_erasure(model, "e0")
     assert first.receipt.backups == ()
     done(model, Edit("refit", "refit"))
     for i in range(40, 48):
@@ -132,11 +132,11 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     assert not any(holds(tmp_path / "backups", f"Zq{i}mark") for i in range(8))
     done(model, learn(50, "late"))
     done(model, erase("e1", "Zq1mark"))
-    assert erased(model, "e1").receipt.backups == ((written.header.id, written.header.expires),)
+    assert await_erasure(model, "e1").receipt.backups == ((written.header.id, written.header.expires),)
     done(model, erase("late", "late"))  # came after the backup
-    assert erased(model, "late").receipt.backups == ()
+    assert await_erasure(model, "late").receipt.backups == ()
     done(model, erase("e2", "Zq2mark"))
-    erased(model, "e2")
+    await_erasure(model, "e2")
     host.delete("t", "m")
     found = restore(host.store, written.path, keys=keys)
     assert (found.version, found.erased) == (written.version + 3, 2)  # with the refit
@@ -145,20 +145,20 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     for op, subject in (("new", "Zq1mark"), ("new", "Zq2mark"), ("new", "late")):
         with pytest.raises(NoSuchSubject):
             done(again, erase(op, subject))
-    assert erased(again, "e0") == first
+    assert await_erasure(again, "e0") == first
     assert done(again, erase("e1", "Zq1mark")).status == "repeated"
-    replayed = erased(again, "e1")
+    replayed = await_erasure(again, "e1")
     assert replayed.verify(read_keys(keys).public_key)
     assert (replayed.receipt.request, replayed.receipt.previous) == ("e1", first.hash)
     assert [name for name, _ in replayed.receipt.backups] == [written.header.id]
-    assert erased(again, "e2").receipt.previous == replayed.hash
+    assert await_erasure(again, "e2").receipt.previous == replayed.hash
     assert done(again, learn(1, "Zq1mark")).status == "repeated"
     assert done(again, learn(4, "Zq4mark")).status == "repeated"
     start, lines = again.audit()
     assert find_first_broken(start, lines) is None
     assert lines[-1].line.kind == "restored"
     done(again, erase("e4", "Zq4mark"))  # journals open under the new keys
-    assert erased(again, "e4").receipt.rows == 6
+    assert await_erasure(again, "e4").receipt.rows == 6
     host.close()
     host = hosts(keys=keys)
     fresh = host.create("t", "fresh", BY_PERSON)
@@ -194,11 +194,11 @@ def test_a_model_moves_from_one_engine_to_the_other_and_back(tmp_path: Path, key
             for number, (host, to) in enumerate(((first, other), (other, first), (first, other))):
                 if subject:
                     done(model, erase(f"e{number}", f"s{number}"))
-                    erased(model, f"e{number}")
+                    await_erasure(model, f"e{number}")
                 written = back_up(host.store, "t", name, tmp_path / "backups", keys=keys)
                 if subject:
                     done(model, erase(f"late{number}", f"s{5 - number}"))
-                    erased(model, f"late{number}")
+                    await_erasure(model, f"late{number}")
                 before = digest(model)
                 host.delete("t", name)
                 found = restore(to.store, written.path, keys=keys, original_lost=True)
@@ -227,14 +227,14 @@ def test_an_old_copy_of_the_key_file_is_found_out_by_receipts(tmp_path: Path, ke
         for i in range(12):
             done(model, learn(i, f"s{i % 6}"))
         done(model, erase("e0", "s0"))
-        lines["e0"] = erased(model, "e0").encode()
+        lines["e0"] = await_erasure(model, "e0").encode()
         written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
         done(model, erase("e1", "s1"))
-        lines["e1"] = erased(model, "e1").encode()
+        lines["e1"] = await_erasure(model, "e1").encode()
         shutil.copy(keys, tmp_path / "old.json")
         shutil.copytree(f"{keys}.erased", tmp_path / "old.json.erased")
         done(model, erase("e2", "s2"))
-        lines["e2"] = erased(model, "e2").encode()
+        lines["e2"] = await_erasure(model, "e2").encode()
         forget = Edit("f", "forget", learn(3, "s3").rows, ["l1"], subjects=["s3"], receipt=True)
         lines["f"] = done(model, forget).receipt.encode()
         host.delete("t", "m")
@@ -289,14 +289,14 @@ def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, 
         restore(host.store, written.path, keys=keys, to=("t", "copy"))
         copy = host.get("t", "copy")
         done(copy, erase("e", "s0"))
-        erased(copy, "e")
+        await_erasure(copy, "e")
         done(model, erase("f", "s1"))
-        assert erased(model, "f").receipt.rows == 3
+        assert await_erasure(model, "f").receipt.rows == 3
         done(copy, erase("g", "s2"))
-        assert erased(copy, "g").receipt.rows == 3
+        assert await_erasure(copy, "g").receipt.rows == 3
         host.delete("t", "copy")
         done(model, erase("h", "s2"))
-        assert erased(model, "h").receipt.rows == 3
+        assert await_erasure(model, "h").receipt.rows == 3
         n = len(read_keys(keys).named)
         restore(host.store, written.path, keys=keys, to=("t", "last"), original_lost=True)
         assert len(read_keys(keys).named) <= n
@@ -353,7 +353,7 @@ def test_an_expired_backup_cannot_be_read(tmp_path: Path, keys: Path) -> None:
         with pytest.raises(Unavailable, match="not the one"):
             back_up(host.store, "t", "m", tmp_path / "backups", keys=tmp_path / "other.json")
         done(model, erase("e", "s"))
-        assert [name for name, _ in erased(model, "e").receipt.backups] == [written.header.id]
+        assert [name for name, _ in await_erasure(model, "e").receipt.backups] == [written.header.id]
         change_keys(keys, lambda held: held.without_backups([written.header.id]))
         drop_unneeded_records(keys, read_keys(keys))
         assert len(recorded(keys)) == 1  # a backup may be under way that lacks the erasure
@@ -459,7 +459,7 @@ def test_a_restore_that_is_killed_leaves_no_plain_text_of_an_erased_subject(
         model.snapshot()
         written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
         done(model, erase("e", "Zq1mark"))
-        erased(model, "e")
+        await_erasure(model, "e")
         host.delete("t", "m")
     store = store_of(tmp_path / "models", None, replica=False)
     killed, place = tmp_path / "killed", ("t", "m")
@@ -516,7 +516,7 @@ def test_a_clock_that_was_wrong_brings_nobody_back(tmp_path: Path, keys: Path, m
             ahead.setattr(backup_keys, "datetime", Ahead)
             written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
         done(model, erase("e", "s0"))
-        erased(model, "e")
+        await_erasure(model, "e")
         host.delete("t", "m")
         for at in ("2020-01-01T00:00:00Z", "9999-01-01T00:00:00Z"):
             monkeypatch.setattr("hammemo.receipts.strict_json.now", lambda at=at: min(at, written.header.expires or ""))
@@ -533,7 +533,7 @@ def test_a_subject_that_came_back_after_a_restore_is_not_erased_by_the_next_one(
         first = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
         done(model, learn(2, "s2"))
         done(model, erase("e", "s2"))
-        line = erased(model, "e").encode()
+        line = await_erasure(model, "e").encode()
         tmp_path.joinpath("receipts").write_bytes(line + b"\n")
         host.delete("t", "m")
         assert restore(host.store, first.path, keys=keys, receipts=tmp_path / "receipts").erased == 0
@@ -553,7 +553,7 @@ def test_missing_records_of_erasures_are_refused_unless_receipts_show_that_none_
             done(model, learn(i, f"s{i % 3}"))
         written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
         done(model, erase("e", "s0"))
-        tmp_path.joinpath("receipts").write_bytes(erased(model, "e").encode() + b"\n")
+        tmp_path.joinpath("receipts").write_bytes(await_erasure(model, "e").encode() + b"\n")
         (path,) = tmp_path.joinpath("keys.json.erased").iterdir()
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
@@ -561,7 +561,7 @@ def test_missing_records_of_erasures_are_refused_unless_receipts_show_that_none_
             with pytest.raises(Malformed, match="lacks records"):
                 restore(host.store, written.path, keys=keys, to=("t", "n"))
             done(model, erase("f", "s1"))  # the next record does not hide the gap
-            erased(model, "f")
+            await_erasure(model, "f")
         with pytest.raises(Malformed, match=r"1 of the requests .*: e\."):
             restore(host.store, written.path, keys=keys, to=("t", "n"), receipts=tmp_path / "receipts")
         path.write_bytes(whole + path.read_bytes())

@@ -24,7 +24,7 @@ from hammemo_server.models.host import Host
 from hammemo_server.models.waiting import Upkeep
 from pace import patience, wait_until
 from postgres_server import postgres
-from service_hosts import done, hosts, printed_before_kill
+from service_hosts import done, hosts, run_until_killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,7 +235,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_after_kill_the_model_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = printed_before_kill(KILLED, tmp_path)
+    printed = run_until_killed(KILLED, tmp_path)
     monkeypatch.setattr("hammemo.tasks.labels.choose.by_rows", lambda *_, **__: pytest.fail("a replay chooses nothing"))
     with Host(tmp_path) as host:
         again = host.get("t", "m")

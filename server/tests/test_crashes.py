@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_and_loses_nothing(small_disk: Path) -> None:
             except Unavailable:
                 refused += 1
                 if refused == 20:
-                    assert model.answering()[1] == service_history.acknowledged([number])
+                    assert model.answering()[1] == service_history.count_acknowledged([number])
                     with pytest.raises(Unavailable):
                         _fill(small_disk, model)
                     subprocess.run(["mount", "-o", "remount,size=40m", str(small_disk)], check=True)
@@ -142,8 +142,8 @@ def test_a_full_disk_is_told_and_loses_nothing(small_disk: Path) -> None:
         model.snapshot()
         state = model.state()
         assert state.model is not None
-        assert state.version == service_history.acknowledged([number])
-        result = service_history.compared(state.model, [number])
+        assert state.version == service_history.count_acknowledged([number])
+        result = service_history.compare_with_history(state.model, [number])
     assert (result["lost"], result["twice_or_back"], result["same_bytes"]) == (0, 0, True)
     with Host(small_disk) as host:
         again = host.get("t", "m").state()
@@ -190,13 +190,15 @@ def test_with_a_synchronous_standby_an_edit_is_acknowledged_when_both_servers_ha
                 waits = model.edit(service_history.edit_of(0, 400))
                 assert not _is_done(waits, 1.0)
                 standby.start()
-                assert waits.result(patience(60)) == Acknowledgement(service_history.acknowledged([401]), "applied")
+                assert waits.result(patience(60)) == Acknowledgement(
+                    service_history.count_acknowledged([401]), "applied"
+                )
                 primary.kill()
             standby.run("pg_ctl", "promote", "-D", str(standby.data), "-w")
             with Host(folder / "two", standby.address) as host:
                 state = host.get("t", "m").state()
             assert state.model is not None
-            result = service_history.compared(state.model, [401])
+            result = service_history.compare_with_history(state.model, [401])
             assert (result["lost"], result["twice_or_back"], result["same_bytes"]) == (0, 0, True)
         finally:
             standby.remove()

@@ -36,7 +36,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.sqlite_log import SqliteLog
 from pace import patience
 from postgres_server import postgres
-from service_hosts import done, hosts, printed_before_kill
+from service_hosts import done, hosts, run_until_killed
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> None:
     with Host(tmp_path / "models") as host:
         host.upload("t", "m", uploaded)
-    printed = printed_before_kill(KILLED, tmp_path / "models")
+    printed = run_until_killed(KILLED, tmp_path / "models")
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
         assert (again.replayed, repr(now(again))) == (3, printed)

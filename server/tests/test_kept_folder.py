@@ -13,7 +13,7 @@ from hammemo_server.models.host import Host
 from hammemo_server.store.audit import find_first_broken
 from hammemo_server.store.base_log import FORMAT
 from kept_folder import FOLDER, LABELS, ROWS, TENANT, VISITS
-from service_hosts import done, erased
+from service_hosts import await_erasure, done
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def test_it_opens_answers_and_is_edited(path: Path, tmp_path: Path) -> None:
             assert find_first_broken(start, lines) is None
             assert [one.line.after for one in lines] == list(range(1, hosted.version + 1))
         done(people, Edit("e", "forget_subject", subjects=["ann"]))
-        receipt = erased(people, "e")
+        receipt = await_erasure(people, "e")
         assert isinstance(receipt, SignedReceipt)
         assert receipt.receipt.rows == 2
         assert receipt.verify()

@@ -155,9 +155,9 @@ def test_models_and_lists_are_counted_together(tmp_path: Path) -> None:
 
 def test_a_body_that_finds_no_room_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving.in_thread(tmp_path, limits=Limits(stored_bytes=2**20)) as server, Client(server.url) as client:
-        monkeypatch.setattr("hammemo_server.http.app.read_body", None)
+        monkeypatch.setattr("hammemo_server.http.name_operations.read_body", None)
         assert "bytes" in refused(lambda: client.set_list("l", ["x" * 4_000] * 500))
-        monkeypatch.setattr("hammemo_server.http.app.pieces", None)
+        monkeypatch.setattr("hammemo_server.http.model_operations.pieces", None)
         headers = {"content-type": "application/octet-stream"}
         sent = httpx.put(f"{server.url}/v1/models/m/file", content=bytes(2**21), headers=headers, timeout=60)
         assert (sent.status_code, sent.json()["error"]["code"]) == (507, "quota_reached")

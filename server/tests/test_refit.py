@@ -51,7 +51,7 @@ from hammemo_server.models.waiting import Upkeep
 from hammemo_server.store.sqlite_log import LOG, SqliteLog
 from pace import patience
 from postgres_server import postgres
-from service_hosts import done, fail_next_commit, hosts, printed_before_kill
+from service_hosts import done, fail_next_commit, hosts, run_until_killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,7 +278,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_kill_the_weights_are_the_same(tmp_path: Path, uploaded: Path) -> None:
     with Host(tmp_path / "models") as host:
         host.upload("t", "m", uploaded)
-    printed = printed_before_kill(KILLED, tmp_path / "models")
+    printed = run_until_killed(KILLED, tmp_path / "models")
     X, _ = examples()
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")

@@ -19,7 +19,7 @@ from hammemo_server.models.waiting import Upkeep
 from pace import patience
 from postgres_server import postgres
 from running_servers import in_thread
-from service_hosts import done, erased, hosts
+from service_hosts import await_erasure, done, hosts
 from visit_models import held, now, visits
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_visitor_is_erased_with_all_visits(
     written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
     n_windows = int(named(model).memory_.label_counts.sum())
     version = done(model, Edit("e", "forget_subject", subjects=["s1"])).version + 1
-    receipt = erased(model, "e").receipt
+    receipt = await_erasure(model, "e").receipt
     assert (receipt.rows, receipt.version_after) == (n_windows - int(named(model).memory_.label_counts.sum()), version)
     rest = [visit for i, visit in enumerate(all_visits) if i % 7 != 1 and i != longest]
     assert check_documents(named(model), rest).result is Result.PROVEN
@@ -89,7 +89,7 @@ def test_a_visitor_is_erased_with_all_visits(
     for i in range(7):
         if i != 1:
             done(model, Edit(f"e{i}", "forget_subject", subjects=[f"s{i}"]))
-            erased(model, f"e{i}")
+            await_erasure(model, f"e{i}")
     assert check_documents(named(model), []).result is Result.PROVEN
     done(model, learn("again", rest, ["s"] * len(rest)))
     done(model, Edit("r2", "refit"))
@@ -102,9 +102,9 @@ def test_a_visitor_of_whom_nothing_was_learnt_is_erased(tmp_path: Path, keys: Pa
             model = host.create("t", name, {**settings, "subjects": "required"})
             done(model, learn("1", [short, [1, 2, 3, 4], short], ["a", "b", "b"]))
             done(model, Edit("e", "forget_subject", subjects=["a"]))
-            assert erased(model, "e").receipt.rows == 0
+            assert await_erasure(model, "e").receipt.rows == 0
             done(model, Edit("f", "forget_subject", subjects=["b"]))
-            assert erased(model, "f").receipt.rows == (4 if name == "pad" else 2)
+            assert await_erasure(model, "f").receipt.rows == (4 if name == "pad" else 2)
 
 
 def test_without_subjects_a_refit_makes_what_fit_stream_makes(tmp_path: Path) -> None:

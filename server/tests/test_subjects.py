@@ -48,7 +48,7 @@ from hammemo_server.store.vault import Cipher, KeyGone, Vault
 from pace import wait_until
 from postgres_server import Server, needs_postgres, one_server, postgres
 from running_servers import Process
-from service_hosts import done, erased, hosts
+from service_hosts import await_erasure, done, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -191,7 +191,7 @@ def test_a_subject_is_erased_and_its_request_repeated(hosts: Callable[..., Host]
         done(model, learn(f"{i}", f"s{i % 3}", [f"a{i % 4}", f"b{i % 5}"], label=f"l{i % 2}"))
     done(model, learn("only", "s1", ["rare", "rare"], label="rare"))
     assert done(model, erase("e", "s1")) == Acknowledgement(32, "applied")
-    signed = erased(model, "e")
+    signed = await_erasure(model, "e")
     receipt = signed.receipt
     assert signed.verify(read_keys(keys).public_key)
     assert (receipt.request, receipt.rows, receipt.labels, receipt.previous) == ("e", 11, 1, None)
@@ -214,22 +214,22 @@ def test_a_subject_is_erased_and_its_request_repeated(hosts: Callable[..., Host]
     assert done(model, learn("1", "s1", ["something", "else"])).status == "repeated"  # without comparison
     assert done(model, learn("new", "s1", ["c", "d"])).version == 34
     assert done(model, erase("e2", "s1", refit=False)) == Acknowledgement(35, "applied")
-    second = erased(model, "e2").receipt
+    second = await_erasure(model, "e2").receipt
     assert (second.rows, second.weights_refitted, second.previous) == (1, False, signed.hash)
     start, lines = model.audit(0, 1000)
     assert find_first_broken(start, lines) is None
     assert [one.line.receipt.hex() for one in lines if one.line.kind == "erased"] == [
         signed.hash,
-        erased(model, "e2").hash,
+        await_erasure(model, "e2").hash,
     ]
     host.close()
     host = hosts(keys=keys)
     again = host.get("t", "m")
     assert again.version == 35
-    assert erased(again, "e") == signed
+    assert await_erasure(again, "e") == signed
     assert again.erasure("none") is None
     replica = hosts(keys=keys, replica=True).get("t", "m")
-    assert erased(replica, "e") == signed
+    assert await_erasure(replica, "e") == signed
     fresh = host.create("t", "fresh", SETTINGS)
     for i in range(30):
         if i % 3 != 1:
@@ -244,10 +244,10 @@ def test_the_last_rows_and_a_subject_without_rows_can_be_erased(hosts: Callable[
     done(model, learn("1", "s", ["a", "b"]))
     done(model, learn("2", "s", ["a", "b"], kind="forget"))
     done(model, erase("3", "s"))
-    assert erased(model, "3").receipt.rows == 0
+    assert await_erasure(model, "3").receipt.rows == 0
     done(model, learn("4", "s", ["a", "b"]))
     done(model, erase("5", "s"))
-    assert (erased(model, "5").receipt.rows, held(model)) == (1, 0)
+    assert (await_erasure(model, "5").receipt.rows, held(model)) == (1, 0)
 
 
 def test_a_receipt_is_returned_when_the_id_is_too_old_to_be_kept(tmp_path: Path, keys: Path) -> None:
@@ -256,11 +256,11 @@ def test_a_receipt_is_returned_when_the_id_is_too_old_to_be_kept(tmp_path: Path,
         for subject in ("s", "t"):
             done(model, learn(subject, subject, ["a", "b"]))
         done(model, erase("e", "s"))
-        signed = erased(model, "e")
+        signed = await_erasure(model, "e")
         model.snapshot()
         assert done(model, learn("s", "t", ["a", "b"])).status == "applied"  # the id is forgotten
         assert done(model, erase("e", "s")) == Acknowledgement(3, "repeated")
-        assert erased(model, "e") == signed
+        assert await_erasure(model, "e") == signed
 
 
 def test_many_erasures_share_a_snapshot_and_a_refit(tmp_path: Path, keys: Path, monkeypatch: Any) -> None:
@@ -280,7 +280,7 @@ def test_many_erasures_share_a_snapshot_and_a_refit(tmp_path: Path, keys: Path, 
         monkeypatch.setattr(model._log, "keep_snapshot", kept)
         futures = [model.edit(erase(f"e{i}", f"s{i}")) for i in range(10)]
         versions = [future.result().version for future in futures]
-        receipts = [erased(model, f"e{i}") for i in range(10)]
+        receipts = [await_erasure(model, f"e{i}") for i in range(10)]
         refits = [one.line.after for one in model.audit(0, 1000)[1] if one.line.kind == "refit"]
         assert len(snapshots) < 6
         assert len(refits) < 6
@@ -291,7 +291,7 @@ def test_many_erasures_share_a_snapshot_and_a_refit(tmp_path: Path, keys: Path, 
         assert held(model) == 20
         for i in range(10, 20):  # the keys that shared their buckets still open their journals
             done(model, erase(f"e{i}", f"s{i}", refit=False))
-            assert erased(model, f"e{i}").receipt.rows == 2
+            assert await_erasure(model, f"e{i}").receipt.rows == 2
     assert [name.split("/")[1] for name in read_keys(keys).named] == ["contents"]
 
 
@@ -315,7 +315,7 @@ def test_no_file_holds_the_person_and_an_old_database_cannot_be_read(tmp_path: P
         assert marker.encode() in contents_of(folder)  # in the snapshot, which keeps rows
         shutil.copytree(folder, tmp_path / "backup")
         done(model, erase(f"{marker}-e", marker))
-        erased(model, f"{marker}-e")
+        await_erasure(model, f"{marker}-e")
     found = contents_of(folder) + keys.read_bytes()
     assert marker.encode() not in found
     assert marker.encode().hex().encode() not in found
@@ -349,7 +349,7 @@ def test_a_plain_forget_leaves_the_journal_with_the_next_snapshot(hosts: Callabl
     host.close()
     model = hosts(keys=keys).get("t", "m")
     done(model, erase("e", "s"))
-    assert erased(model, "e").receipt.rows == 1
+    assert await_erasure(model, "e").receipt.rows == 1
 
 
 def test_changed_ciphertexts_are_refused(tmp_path: Path, keys: Path) -> None:
@@ -463,13 +463,13 @@ def test_a_subject_that_is_forgotten_while_keys_are_wrapped_anew_stays_unknown(
 
     monkeypatch.setattr(log, "destroy_keys", slowly)
     done(model, erase("first", "a", refit=False))
-    erased(model, "first")
-    erased(model, "second")
+    await_erasure(model, "first")
+    await_erasure(model, "second")
     ((was_done, known),) = found
     assert not (was_done and known)
     done(model, learn("again", "b", ["b", "r"]))
     done(model, erase("third", "b", refit=False))
-    assert erased(model, "third").receipt.rows == 1
+    assert await_erasure(model, "third").receipt.rows == 1
     assert held(model) == 0
 
 
@@ -515,7 +515,7 @@ def test_threads_that_learn_forget_and_erase_at_once(hosts: Callable[..., Host],
     assert [one.line.after for one in lines if one.line.kind != "erased"] == list(range(1, model.version + 1))
     for subject in {row[0] for row in all_rows}:  # every journal that is left can be opened
         done(model, erase(f"end-{subject}", subject, refit=False))
-        assert erased(model, f"end-{subject}").receipt.rows == sum(row[0] == subject for row in all_rows)
+        assert await_erasure(model, f"end-{subject}").receipt.rows == sum(row[0] == subject for row in all_rows)
     assert held(model) == 0
 
 
@@ -553,10 +553,10 @@ def test_a_writer_that_lost_its_lease_destroys_no_key_of_its_successor(
         with Host(tmp_path / "second", postgres.address, keys=keys) as other:
             second = other.get("t", "m")
             monkeypatch.setattr(Vault, "drop", drop)
-            assert erased(second, "e").receipt.rows == 1
+            assert await_erasure(second, "e").receipt.rows == 1
             for i in (0, 2, 3, 4, 5):
                 done(second, erase(f"e{i}", f"s{i}", refit=False))
-                assert erased(second, f"e{i}").receipt.rows == 1
+                assert await_erasure(second, f"e{i}").receipt.rows == 1
 
 
 # Kills
@@ -625,13 +625,13 @@ def _kill_and_resume(step: str, log: str | None, tmp_path: Path) -> None:
         model = host.get("t", "m")
         began = model.erasure("e")
         if began is not None:
-            erased(model, "e")  # without being asked again
+            await_erasure(model, "e")  # without being asked again
         else:
             assert held(model) == 20
         assert done(model, erase("e", "s1")).status == ("applied" if began is None else "repeated")
-        receipts = [erased(model, "e")]
+        receipts = [await_erasure(model, "e")]
         done(model, erase("e3", "s3"))
-        receipts.append(erased(model, "e3"))
+        receipts.append(await_erasure(model, "e3"))
         assert [receipt.receipt.rows for receipt in receipts] == [5, 5]
         assert all(receipt.verify() for receipt in receipts)
         assert [receipt.receipt.previous for receipt in receipts] == [None, receipts[0].hash]
@@ -641,7 +641,7 @@ def _kill_and_resume(step: str, log: str | None, tmp_path: Path) -> None:
         assert find_first_broken(start, lines) is None
         assert [one.line.kind for one in lines].count("erased") == 2
         done(model, erase("e2", "s2"))
-        assert erased(model, "e2").receipt.rows == 5
+        assert await_erasure(model, "e2").receipt.rows == 5
     kinds = [name.split("/")[1] for name in read_keys(keys).named]
     assert sorted(kinds) == ["contents", "wrapping"]
 
@@ -679,5 +679,5 @@ def test_erasures_are_finished_when_the_service_ends(tmp_path: Path, keys: Path)
         done(model, erase("e", "s"))
     began = time.monotonic()
     with Host(tmp_path / "models", keys=keys) as host:
-        erased(host.get("t", "m"), "e")
+        await_erasure(host.get("t", "m"), "e")
     assert time.monotonic() - began < 30

@@ -199,8 +199,8 @@ class Run:
                 self.next[client] += 1
             state = model.state()
             assert state.model is not None
-            result = service_history.compared(state.model, self.next)
-            result["edits"] = service_history.acknowledged(self.next)
+            result = service_history.compare_with_history(state.model, self.next)
+            result["edits"] = service_history.count_acknowledged(self.next)
             result["version_is_number_of_edits"] = state.version == result["edits"]
         return result
 

@@ -144,8 +144,8 @@ def main(edits: str, folder: str, log: str = "sqlite", seed: str = "1") -> None:
         if server is not None:
             server.remove()
     assert state.model is not None
-    result = service_history.compared(state.model, next_edits)
-    result["version_is_number_of_edits"] = state.version == service_history.acknowledged(next_edits)
+    result = service_history.compare_with_history(state.model, next_edits)
+    result["version_is_number_of_edits"] = state.version == service_history.count_acknowledged(next_edits)
     rate = counts["deliveries"] / (time.monotonic() - began)
     print(json.dumps({"log": log, **counts, **result, "deliveries_per_second": round(rate)}))
     if counts["wrong"] or not (result["same_bytes"] and result["version_is_number_of_edits"]):

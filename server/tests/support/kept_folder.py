@@ -1,7 +1,8 @@
-"""A server's folder as it was written once, which later versions must open: log, snapshots, audit, aliases and keys.
+"""A server's folder as it was written once, which later versions must open.
 
-``python server/tests/support/kept_folder.py`` writes it again. That is right where the form of a log is meant to change
-before the first release; afterwards a new file is added beside this one.
+It holds a log, snapshots, an audit, aliases and keys. To write it again, run
+``python server/tests/support/kept_folder.py``. That is right where the form of a log is meant to
+change before the first release; afterwards a new file is added beside this one.
 """
 
 from __future__ import annotations
@@ -19,13 +20,21 @@ from places import ROOT
 
 FOLDER = ROOT / "server" / "tests" / "kept"
 TENANT = "shop"
-ROWS: list[list[Any]] = [["red", 1.5, "a"], ["green", 9.25, "b"], ["red", 7.0, None], ["green", 2.0, "a"]] * 15
+ROWS: list[list[Any]] = [
+    ["red", 1.5, "a"],
+    ["green", 9.25, "b"],
+    ["red", 7.0, None],
+    ["green", 2.0, "a"],
+] * 15
 LABELS = [row[1] > 5 for row in ROWS]
 VISITS: list[list[Any]] = [["a", "b", "c"], ["b", "c", "d", "a"], ["d", "a", "b"]]
 
 
 def fill(host: Host) -> None:
-    """Make the models: a table, one with subjects, and documents; each has a snapshot and edits after it."""
+    """Make a model of a table, one with subjects, and one of documents.
+
+    Tables have a snapshot and edits after it.
+    """
     table = host.create(TENANT, "table", {"columns": ["colour", "size", "kind"], "seed": 0})
     table.edit(Edit("1", "learn", ROWS, LABELS), "token").result()
     table.edit(Edit("2", "refit")).result()
@@ -44,7 +53,8 @@ def fill(host: Host) -> None:
 def write(path: Path) -> None:
     """Write the folder and its key file into a ZIP file."""
     with tempfile.TemporaryDirectory() as name:
-        folder, keys = Path(name, "models"), Path(name, "keys.json")
+        folder = Path(name, "models")
+        keys = Path(name, "keys.json")
         new_key_file(keys)
         with Host(folder, keys=keys) as host:
             fill(host)

@@ -1,4 +1,7 @@
-"""A PostgreSQL server of one's own for tests: from the system's packages, on a Unix socket in a temporary folder."""
+"""A PostgreSQL server for tests, from the system's packages.
+
+It listens on a Unix socket in a temporary folder.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,10 @@ USER = "postgres"
 @functools.cache
 def binaries() -> Path | None:
     """Return the folder with the newest server's programs, or None where there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parents[1].name))
-    if found:
-        return found[-1].parent
+    programs = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    by_version = sorted(programs, key=lambda path: int(path.parents[1].name))
+    if by_version:
+        return by_version[-1].parent
     program = shutil.which("initdb")
     return None if program is None else Path(program).parent
 
@@ -64,9 +68,12 @@ class Server:
     """
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self.folder, self.data = folder, folder / "data"
-        self.options = [f"-c{option}" for option in ("listen_addresses=", "max_connections=40", *options)]
-        self.sockets = Path(tempfile.mkdtemp(prefix="hammemo-pg-", dir="/tmp"))  # a socket's path must be short
+        self.folder = folder
+        self.data = folder / "data"
+        settings = ("listen_addresses=", "max_connections=40", *options)
+        self.options = [f"-c{setting}" for setting in settings]
+        # a socket's path must be short
+        self.sockets = Path(tempfile.mkdtemp(prefix="hammemo-pg-", dir="/tmp"))
         self._own(self.sockets)
         folder.mkdir(parents=True, exist_ok=True)
         self._own(folder)
@@ -79,12 +86,13 @@ class Server:
 
     def make(self) -> None:
         """Make an empty database."""
-        self.run("initdb", "--pgdata", str(self.data), "--auth=trust", f"--username={USER}", "--no-sync")
+        folder = f"--pgdata={self.data}"
+        self.run("initdb", folder, "--auth=trust", f"--username={USER}", "--no-sync")
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
         self.process = subprocess.Popen(
-            [str(self.program("postgres")), "-D", str(self.data), f"-k{self.sockets}", *self.options],
+            [self.program("postgres"), "-D", self.data, f"-k{self.sockets}", *self.options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
@@ -96,7 +104,8 @@ class Server:
     def _is_ready(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, "PostgreSQL ended at once"
-        return subprocess.run([self.program("pg_isready"), "-q", "-h", self.sockets], check=False).returncode == 0
+        command: list[str | Path] = [self.program("pg_isready"), "-q", "-h", self.sockets]
+        return subprocess.run(command, check=False).returncode == 0
 
     def stop(self) -> None:
         """Stop the server in good order."""
@@ -107,8 +116,9 @@ class Server:
     def processes(self) -> list[int]:
         """Return the server and all its children."""
         assert self.process is not None
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [self.process.pid, *map(int, children)]
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [pid, *map(int, children)]
 
     def signal(self, number: int) -> None:
         """Send a signal to the server and all its children."""
@@ -154,20 +164,23 @@ class Server:
             shutil.chown(folder, USER, USER)
 
     def _as_user(self) -> dict[str, Any]:
-        return {"user": USER, "group": USER, "extra_groups": []} if os.getuid() == 0 else {}
+        """Return options of a process that does not run as root: PostgreSQL refuses to."""
+        if os.getuid() != 0:
+            return {}
+        return {"user": USER, "group": USER, "extra_groups": []}
 
 
 @contextmanager
 def server(*options: str) -> Iterator[Server]:
     """Run a server for the time of a block."""
     folder = Path(tempfile.mkdtemp(prefix="hammemo-pg-", dir="/tmp"))
-    made = Server(folder, *options)
+    postgres_server = Server(folder, *options)
     try:
-        made.make()
-        made.start()
-        yield made
+        postgres_server.make()
+        postgres_server.start()
+        yield postgres_server
     finally:
-        made.remove()
+        postgres_server.remove()
 
 
 @pytest.fixture(scope="session")
@@ -176,5 +189,5 @@ def postgres() -> Iterator[Server]:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    with server() as made:
-        yield made
+    with server() as postgres_server:
+        yield postgres_server

@@ -1,4 +1,4 @@
-"""Servers for tests: one in a thread of this process, or ``hammemo serve`` in a process of its own."""
+"""Servers for tests: one in a thread of this process, or ``hammemo serve`` in another process."""
 
 from __future__ import annotations
 
@@ -51,11 +51,16 @@ def in_thread(
     question_processes: int = 0,
 ) -> Iterator[Running]:
     """Serve a folder on a free loopback port for the time of the block."""
-    # A command line that an earlier test ran in this process has sent the log to standard error, and pytest captures
-    # that during tests only: lines written between two tests would reach the terminal.
+    # A command line that an earlier test ran in this process has sent the log to standard error,
+    # and pytest captures that during tests only: lines written between two tests would reach the
+    # terminal.
     for name in (LOGGER, "uvicorn.error"):
-        logging.getLogger(name).handlers, logging.getLogger(name).propagate = [logging.NullHandler()], True
-    settings = ServerSettings(str(folder), port=0, log_level="error", question_processes=question_processes)
+        logger = logging.getLogger(name)
+        logger.handlers = [logging.NullHandler()]
+        logger.propagate = True
+    settings = ServerSettings(
+        str(folder), port=0, log_level="error", question_processes=question_processes
+    )
     listening = listen(settings.host, 0, shared=False)
     port = listening.getsockname()[1]
     with Host(folder, limits=limits, keys=keys) as host:
@@ -73,7 +78,12 @@ def in_thread(
         try:
             while not server.started and thread.is_alive():
                 time.sleep(0.005)
-            yield Running(f"http://127.0.0.1:{port}", port, service, server.server_state.connections)
+            yield Running(
+                url=f"http://127.0.0.1:{port}",
+                port=port,
+                service=service,
+                connections=server.server_state.connections,
+            )
         finally:
             server.should_exit = True
             thread.join()
@@ -88,9 +98,10 @@ def free_port() -> int:
 
 
 class Process:
-    """``hammemo serve`` in a process of its own; a fresh one imports everything first, which takes seconds.
+    """``hammemo serve`` in another process.
 
-    A fresh one can have a command in front of it, such as one that changes the user.
+    A fresh process imports everything first, which takes seconds. It can have a command in front
+    of it, such as one that changes the user.
     """
 
     def __init__(
@@ -103,21 +114,25 @@ class Process:
     ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._ready = threading.Event()
-        given = ("serve", str(folder), "--port", "0", *options)
-        own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         self._process: forked.Command | subprocess.Popen[str]
         if fresh:
-            command = [*before, sys.executable, "-m", "hammemo", *given]
-            self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=own, text=True)
+            program = [*before, sys.executable, "-m", "hammemo"]
+            command = [*program, "serve", str(folder), "--port", "0", *options]
+            self._process = subprocess.Popen(
+                command, stderr=subprocess.PIPE, env=variables, text=True
+            )
         else:
-            self._process = forked.Command("hammemo", *given, environment=own)
+            self._process = forked.Command(
+                "hammemo", "serve", str(folder), "--port", "0", *options, environment=variables
+            )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._ready.wait()
-        found = [line["address"] for line in self.lines if line.get("event") == "serving"]
-        if not found:
+        addresses = [line["address"] for line in self.lines if line.get("event") == "serving"]
+        if not addresses:
             raise RuntimeError(f"The server did not start: {self.lines}")
-        self.url: str = found[0]
+        self.url: str = addresses[0]
 
     def _read(self) -> None:
         assert self._process.stderr is not None
@@ -162,7 +177,15 @@ class Process:
 
 
 def token_file(path: Path, **tenants: tuple[str, ...]) -> dict[str, str]:
-    """Write a token file with one token for each tenant, and return the tokens; no roles are all roles."""
-    made = {tenant: new_token(tenant, roles or ROLES) for tenant, roles in tenants.items()}
-    write_entries(path, [entry for _, entry in made.values()])
-    return {tenant: token for tenant, (token, _) in made.items()}
+    """Write a token file with one token for each tenant, and return the tokens.
+
+    A tenant without roles has all roles.
+    """
+    tokens = {}
+    entries = []
+    for tenant, roles in tenants.items():
+        token, entry = new_token(tenant, roles or ROLES)
+        tokens[tenant] = token
+        entries.append(entry)
+    write_entries(path, entries)
+    return tokens

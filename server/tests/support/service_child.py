@@ -1,9 +1,10 @@
 """A process with a served model and its clients, made to be killed.
 
-``main(FOLDER, LOG, SNAPSHOT_EDITS, *NEXT)``: client k begins with edit NEXT[k]. Standard output has one line
-for each thing that happened, written at once: ``ready VERSION``, ``ack CLIENT NUMBER VERSION``, ``wrong …``,
-``snapshot begin|saved|end``. A client sends its next edit when the last one is acknowledged, and asks for one
-acknowledgement in ten again. What is not acknowledged when the process is killed is sent again by the next process.
+``main(FOLDER, LOG, SNAPSHOT_EDITS, *NEXT)``: client k begins with edit NEXT[k]. Standard output
+has one line for each thing that happened, written at once: ``ready VERSION``, ``ack CLIENT NUMBER
+VERSION``, ``wrong …``, ``snapshot begin|saved|end``. A client sends its next edit when the last one
+is acknowledged, and asks for one acknowledgement in ten again. What is not acknowledged when the
+process is killed is sent again by the next process.
 """
 
 from __future__ import annotations
@@ -29,25 +30,26 @@ def say(*words: object) -> None:
 
 def mark_snapshots() -> None:
     """Say when a snapshot begins, when its file is there, and when all is done."""
-    made: list[tuple[Any, Any, str]] = [
+    writers: list[tuple[Any, Any, str]] = [
         (sqlite_log, sqlite_log.SqliteLog, "save"),
         (postgres_log, postgres_log.PostgresLog, "file_bytes"),
     ]
-    for module, cls, name in made:
-        keep, save = cls.keep_snapshot, getattr(module, name)
+    for module, cls, name in writers:
+        keep = cls.keep_snapshot
+        save = getattr(module, name)
 
-        def kept(log: Any, *arguments: Any, keep: Any = keep) -> None:
+        def keep_and_say(log: Any, *arguments: Any, keep: Any = keep) -> None:
             say("snapshot begin")
             keep(log, *arguments)
             say("snapshot end")
 
-        def saved(*arguments: Any, save: Any = save, **options: Any) -> Any:
-            found = save(*arguments, **options)
+        def save_and_say(*arguments: Any, save: Any = save, **options: Any) -> Any:
+            result = save(*arguments, **options)
             say("snapshot saved")
-            return found
+            return result
 
-        cls.keep_snapshot = kept
-        setattr(module, name, saved)
+        cls.keep_snapshot = keep_and_say
+        setattr(module, name, save_and_say)
 
 
 def send(model: ServedModel, client: int, number: int) -> None:
@@ -77,7 +79,8 @@ def send(model: ServedModel, client: int, number: int) -> None:
 def main(folder: str, log: str, snapshot_edits: str, *first: str) -> None:
     """Serve and send."""
     mark_snapshots()
-    host = Host(folder, None if log == "sqlite" else log, upkeep=Upkeep(snapshot_edits=int(snapshot_edits)))
+    address = None if log == "sqlite" else log
+    host = Host(folder, address, upkeep=Upkeep(snapshot_edits=int(snapshot_edits)))
     model = host.create("t", "m", SETTINGS)
     say("ready", model.version)
     for client, number in enumerate(first):

@@ -1,6 +1,7 @@
-"""Edits that clients send to a served model in tests of crashes, each a function of client and number alone.
+"""Edits that clients send to a served model in tests of crashes.
 
-Each edit has an example of its own, so that one that is lost or applied twice can be counted.
+An edit is a function of its client and number alone. Each has an example of its own, so that one
+that is lost or applied twice can be counted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def is_refused(number: int) -> bool:
 
 def rows_of(client: int, number: int) -> list[list[Any]]:
     """Return the contexts of an edit that learns."""
-    return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(1 + number % 3)]
+    n_rows = 1 + number % 3
+    return [[f"c{client}", number, f"t{(number * 7 + i) % 13}", i % 3] for i in range(n_rows)]
 
 
 def labels_of(client: int, rows: list[list[Any]]) -> list[Any]:
@@ -35,7 +37,10 @@ def labels_of(client: int, rows: list[list[Any]]) -> list[Any]:
 
 
 def edit_of(client: int, number: int) -> Edit:
-    """Return an edit: of four, three learn and the last forgets what the second learnt; every other one also learns."""
+    """Return an edit. Of four, three learn and the last forgets what the second learned.
+
+    Every other one that forgets also learns.
+    """
     op = f"{client}-{number}"
     if is_refused(number):
         return Edit(op, "forget", [[f"c{client}", number, "never", 0]], ["l0"])
@@ -45,12 +50,13 @@ def edit_of(client: int, number: int) -> Edit:
     gone = rows_of(client, number - 2)
     if number % 8 == 3:
         return Edit(op, "forget", gone, labels_of(client, gone))
-    rows, old = rows_of(client, number), ExampleRows(gone, labels_of(client, gone))  # both in one step
+    rows = rows_of(client, number)
+    old = ExampleRows(gone, labels_of(client, gone))
     return Edit(op, "apply", rows, labels_of(client, rows), gone=old, position=op)
 
 
-def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
-    """Return how often each example is to be stored when client k has sent its first ``done[k]`` edits."""
+def count_expected_examples(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
+    """Count how often each example is to be stored once client k has sent ``done[k]`` edits."""
     counts: Counter[tuple[tuple[Any, ...], str]] = Counter()
     for client, n in enumerate(done):
         for number in range(n):
@@ -63,19 +69,19 @@ def expected(done: list[int]) -> Counter[tuple[tuple[Any, ...], str]]:
     return counts
 
 
-def acknowledged(done: list[int]) -> int:
+def count_acknowledged(done: list[int]) -> int:
     """Return how many edits these are, without the refused ones."""
     return sum(not is_refused(number) for n in done for number in range(n))
 
 
-def compared(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
-    """Return how many examples are missing or too many, and whether the bytes are those of a fresh model."""
-    counts = expected(done)
+def compare_with_history(model: MemoryClassifier, done: list[int]) -> dict[str, Any]:
+    """Count the examples that are missing or too many, and compare bytes with a fresh model."""
+    counts = count_expected_examples(done)
     examples = list(counts)
-    asked = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
+    queries = Examples.of([list(row) for row, _ in examples], [label for _, label in examples])
     assert isinstance(model.state.store, DigestStore)
-    held = model.state.store.holds(asked).tolist()
-    differences = [int(n) - counts[example] for n, example in zip(held, examples, strict=True)]
+    stored = model.state.store.holds(queries).tolist()
+    differences = [int(n) - counts[example] for n, example in zip(stored, examples, strict=True)]
     rows = [list(row) for (row, _), n in counts.items() for _ in range(n)]
     labels = [label for (_, label), n in counts.items() for _ in range(n)]
     fresh = model.empty_like().partial_fit(rows, labels)

@@ -1,4 +1,4 @@
-"""Hosts of models, with a log of either kind, and what happens to them: edits, a commit that fails, kill -9.
+"""Hosts of models, with a log of either kind; and edits, a commit that fails, and kill -9.
 
 `hosts` is a fixture; the test module imports `postgres` beside it.
 """
@@ -33,11 +33,12 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     if request.param == "postgres":
         server: Server = request.getfixturevalue("postgres")
         log = server.address
-    made: list[Host] = []
+    opened_hosts: list[Host] = []
 
     def make(**options: Any) -> Host:
-        made.append(Host(tmp_path / "models", log, **options))
-        return made[-1]
+        host = Host(tmp_path / "models", log, **options)
+        opened_hosts.append(host)
+        return host
 
     first = make()
     for tenant in first.tenants():
@@ -45,7 +46,7 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
             first.delete(tenant, name)
     first.close()
     yield make
-    for host in made:
+    for host in opened_hosts:
         host.close()
 
 
@@ -54,34 +55,37 @@ def done(model: ServedModel, edit: Edit) -> Acknowledgement:
     return model.edit(edit).result(patience(60))
 
 
-def erased(model: ServedModel, op: str) -> SignedReceipt:
+def await_erasure(model: ServedModel, op: str) -> SignedReceipt:
     """Wait until a subject is erased, and return the receipt."""
 
     def is_erased() -> bool:
-        found = model.erasure(op)
-        return found is not None and found.state == "erased"
+        erasure = model.erasure(op)
+        return erasure is not None and erasure.state == "erased"
 
     assert wait_until(is_erased, 60)
-    found = model.erasure(op)
-    assert found is not None
-    return SignedReceipt.decode(found.receipt)
+    erasure = model.erasure(op)
+    assert erasure is not None
+    return SignedReceipt.decode(erasure.receipt)
 
 
 def fail_next_commit(monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
     """Let the next commit to a log in SQLite fail, before it is written or after that."""
     append = SqliteLog.append
 
-    def failing(*arguments: Any) -> None:
+    def append_and_fail(*arguments: Any) -> None:
         if written:
             append(*arguments)
         monkeypatch.undo()
         raise LogError("as if")
 
-    monkeypatch.setattr(SqliteLog, "append", failing)
+    monkeypatch.setattr(SqliteLog, "append", append_and_fail)
 
 
-def printed_before_kill(script: str, folder: Path) -> str:
-    """Return what a process prints that edits the models of a folder, `sys.argv[1]`, and then kills itself."""
+def run_until_killed(script: str, folder: Path) -> str:
+    """Run a script that edits the models of a folder, `sys.argv[1]`, and then kills itself.
+
+    Return what it prints.
+    """
     ended = forked.run(script, folder)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     return ended.stdout.strip()

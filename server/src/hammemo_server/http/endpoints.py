@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from hammemo_server.edits.operations import ServiceError, Unavailable
+from hammemo_server.http.bodies import encoded
 from hammemo_server.http.deadlines import Late, within
 from hammemo_server.http.logs import LOGGER, places
 from hammemo_server.http.messages import (
+    Answer,
     Call,
     Failed,
     Refused,
@@ -31,8 +33,8 @@ from hammemo_server.http.tokens import NO_CALLER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo_server.http.messages import Answer, BodyKind, Receive, Scope, Send
-    from hammemo_server.http.service import Service
+    from hammemo_server.http.messages import BodyKind, Receive, Scope, Send
+    from hammemo_server.http.service import Lane, Service
 
 log = logging.getLogger(LOGGER)
 
@@ -42,6 +44,15 @@ _EDIT_SECONDS: Final = 60.0
 
 _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
+
+MODEL_PATH: Final = "/v1/models/{model}"
+
+REFIT_SECONDS: Final = 600.0
+"""As long as the client waits for a refit."""
+
+FILE_SECONDS: Final = 3600.0
+"""As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the
+way alone."""
 
 Handler: TypeAlias = "Callable[[Service, Call], Awaitable[Answer | None]]"
 
@@ -95,6 +106,19 @@ class Operation:
     refuses: tuple[int, ...] = ()
     probes: bool = False
     query: dict[str, str] = field(default_factory=dict)
+
+
+def make_threaded_handler(
+    work: Callable[[Service, Call], Any], lane: Lane = "files", status: int = 200
+) -> Handler:
+    """Return a handler that does all its work in a thread, and answers with what it returns."""
+
+    async def handle(service: Service, call: Call) -> Answer:
+        return Answer(
+            await service.in_thread(call, lambda: encoded(work(service, call)), lane), status
+        )
+
+    return handle
 
 
 def _too_long(operation: Operation, seconds: float) -> Refused:
