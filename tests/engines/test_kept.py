@@ -35,7 +35,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 def kept(model: MemoryClassifier) -> list[bytes]:
     assert model.state.kept is not None
-    return [array.tobytes() for array in model.state.kept.packed().values()]
+    return [array.tobytes() for array in model.state.kept.pack().values()]
 
 
 def weights(model: MemoryClassifier) -> list[bytes]:
@@ -114,17 +114,17 @@ def test_packed_samples_come_back_and_do_not_depend_on_groups() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (500, 3)), rng.integers(0, 2, 500)
     empty = KeptRows.empty(h=3, seed=1, most=40)
-    whole = empty.changed(Examples.of(X, y), 1)
-    assert [a.tobytes() for a in empty.unpacked(whole.packed()).packed().values()] == [
-        a.tobytes() for a in whole.packed().values()
+    whole = empty.edit(Examples.of(X, y), 1)
+    assert [a.tobytes() for a in empty.unpack(whole.pack()).pack().values()] == [
+        a.tobytes() for a in whole.pack().values()
     ]
     full = KeptRows.empty(h=3, seed=1, most=10_000)
-    assert empty.unpacked(full.packed()).threshold == EVERYTHING
+    assert empty.unpack(full.pack()).threshold == EVERYTHING
     parts = empty
     for rows in np.array_split(rng.permutation(500), 7):
-        together = parts.plus(empty.changed(Examples.of(X[rows], y[rows]), 1), 1)
+        together = parts.plus(empty.edit(Examples.of(X[rows], y[rows]), 1), 1)
         assert together is not None
         parts = together
     assert 30 < len(parts) <= 40
-    one, other = ([a.tobytes() for a in sample.packed().values()] for sample in (whole, parts))
+    one, other = ([a.tobytes() for a in sample.pack().values()] for sample in (whole, parts))
     assert one == other

@@ -54,7 +54,7 @@ def test_a_difference_is_that_of_two_counters(is_digested: bool, held: list[Row]
     store: Any = DigestStore(2, 0) if is_digested else KeptRows.empty(2, 0)
     as_names = [(one, str(two), label) for one, two, label in held]
     table = [(one, str(two), label) for one, two, label in given_rows]
-    found = sync.difference(store.changed(Examples.of(*pair(as_names)), 1), Examples.of(*pair(table)))
+    found = sync.difference(store.edit(Examples.of(*pair(as_names)), 1), Examples.of(*pair(table)))
     assert found is not None
     gone, new = Counter(as_names) - Counter(table), Counter(table) - Counter(as_names)
     assert (found.n_gone, found.n_new, found.n_same) == (gone.total(), new.total(), len(table) - new.total())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, NotStoredError, load, save
 from hammemo._arrays.checked import StoredArrays
-from hammemo.stores.kept_documents import KeptDocuments, matched_documents
+from hammemo.stores.kept_documents import KeptDocuments, match_documents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,7 +192,7 @@ def test_damaged_cases_are_refused() -> None:
     arrays = kept.state()
     for cases in (arrays["cases"] * np.uint64(0), arrays["cases"][1:], arrays["cases"][:, :1]):
         with pytest.raises(ValueError, match=r"cases|canonical"):
-            kept.emptied().restored(StoredArrays({**arrays, "cases": np.ascontiguousarray(cases)}))
+            kept.empty_copy().restore(StoredArrays({**arrays, "cases": np.ascontiguousarray(cases)}))
 
 
 @given(
@@ -203,7 +203,7 @@ def test_damaged_cases_are_refused() -> None:
 def test_what_matches_has_just_the_events_given(documents: list[list[str]], chosen: list[int]) -> None:
     held = Counter(("way", 1, *document) for document in documents)
     events = [token for place in chosen if place < len(documents) for token in documents[place]]
-    found = matched_documents(("way", 1, *events), held)
+    found = match_documents(("way", 1, *events), held)
     assert not found - held
     tokens = Counter(token for key, times in found.items() for token in key[2:] * times)
     assert tokens == (Counter(events) if found else Counter())

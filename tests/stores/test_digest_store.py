@@ -103,13 +103,13 @@ def test_one_digest_is_that_of_a_batch(batch: Any) -> None:
 
 
 def test_tokens_have_one_identity_and_every_position_counts() -> None:
-    store = DigestStore(3, 0).changed(Examples.of([[3, "a", 0.5]], [1], [2]), 1)
+    store = DigestStore(3, 0).edit(Examples.of([[3, "a", 0.5]], [1], [2]), 1)
     same = np.array([[np.float32(3.0), "a", 0.5]], object)
     assert store.holds(Examples.of(same, [1.0])).tolist() == [2]
     others = [["3", "a", 0.5], [3, "a", "0.5"], ["a", 3, 0.5], [NO_TOKEN, "a", 0.5], [0, "a", 0.5]]
     assert store.holds(Examples.of(np.array(others, object), [1] * 5)).tolist() == [0] * 5
     assert store.holds(Examples.of([[3, "a", 0.5]], ["1"])).tolist() == [0]
-    assert store.changed_one([3.0, "a", 0.5], 1, -1).digests.total == 1
+    assert store.edit_one([3.0, "a", 0.5], 1, -1).digests.total == 1
     assert store.holds(Examples.of(same[:0], same[:0, 0])).tolist() == []
 
 
@@ -119,7 +119,7 @@ def test_tokens_have_one_identity_and_every_position_counts() -> None:
 )
 @settings(max_examples=30, deadline=None)
 def test_rows_that_are_not_stored_are_named(batch: Any, asked: Any) -> None:
-    store = DigestStore(3, 0, SECRET, beside=KeptRows.empty(3, 0, 4)).changed(examples(batch), 1)
+    store = DigestStore(3, 0, SECRET, beside=KeptRows.empty(3, 0, 4)).edit(examples(batch), 1)
     removed = [*((context, label) for context, label, _ in batch), *asked]
     held = Counter[Any]()
     for context, label, times in batch:
@@ -128,9 +128,9 @@ def test_rows_that_are_not_stored_are_named(batch: Any, asked: Any) -> None:
     given_rows = examples([(context, label, 1) for context, label in removed])
     if lacking:
         with pytest.raises(NotStoredError, match=rf"{len(lacking)} of {len(removed)} .*row {lacking[0]} is the first"):
-            store.changed(given_rows, -1)
+            store.edit(given_rows, -1)
     else:
-        assert store.changed(given_rows, -1).digests.total == held.total() - len(removed)
+        assert store.edit(given_rows, -1).digests.total == held.total() - len(removed)
 
 
 def _key(row: Any) -> Any:

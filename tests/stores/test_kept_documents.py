@@ -52,7 +52,7 @@ def with_some(kept: KeptDocuments, tokens: Any, sign: int = 1, way: Way | None =
 
 
 def packed(kept: Any) -> dict[str, bytes]:
-    return {name: array.tobytes() for name, array in kept.packed().items()}
+    return {name: array.tobytes() for name, array in kept.pack().items()}
 
 
 def rows_of(examples: Examples) -> Counter[tuple[Any, ...]]:
@@ -111,7 +111,7 @@ def test_what_is_kept_depends_on_what_is_stored_only(
     documents = [[k, k + 1, *range(k % 5)] for k in range(31)]
     with pytest.MonkeyPatch.context() as patch:
         if equal_hashes:
-            patch.setattr(documents_module, "_placed", lambda hashes, places, seed: np.zeros_like(hashes))
+            patch.setattr(documents_module, "_hash_places", lambda hashes, places, seed: np.zeros_like(hashes))
         kept: Any = EMPTY
         stored: Counter[int] = Counter()
         for k, forget in edits:
@@ -122,7 +122,7 @@ def test_what_is_kept_depends_on_what_is_stored_only(
                 stored[k] += 1
                 kept = with_some(kept, [documents[k]])
         fresh = with_some(EMPTY, [documents[k] for k in stored.elements()])
-        assert packed(kept) == packed(fresh) == packed(EMPTY.unpacked(kept.packed()))
+        assert packed(kept) == packed(fresh) == packed(EMPTY.unpack(kept.pack()))
         assert packed(pickle.loads(pickle.dumps(kept))) == packed(fresh)  # noqa: S301  (our own bytes)
         assert len(kept) == sum(times > 0 for times in stored.values())
         small = with_some(KeptDocuments(h=2, seed=3, most=most), [documents[k] for k in stored.elements()]).base
@@ -143,7 +143,7 @@ def test_a_document_above_an_eighth_is_not_kept_and_counted(
     assert sum(kept.long.counts().values()) == 1
     assert sum(len(batch) for batch in kept.batches()) == len(long) + 6 - 3 * way.n_context(2)  # pieces for the vote
     assert kept.base.held.lengths.max() <= PIECE + 2
-    assert packed(kept) == packed(EMPTY.unpacked(kept.packed()))
+    assert packed(kept) == packed(EMPTY.unpack(kept.pack()))
     with pytest.raises(NotStoredError):
         with_some(kept, [long[:-1]], -1, way=way)
     rest = with_some(kept, [long], -1, way=way, size=700)
@@ -152,9 +152,9 @@ def test_a_document_above_an_eighth_is_not_kept_and_counted(
 
 
 def test_damaged_documents_are_refused() -> None:
-    kept = with_some(EMPTY, [[1, 2, 3], [4, 5]], way=Way("pad", 9)).changed(Examples.of([[1, 2]], [7]), 1)
+    kept = with_some(EMPTY, [[1, 2, 3], [4, 5]], way=Way("pad", 9)).edit(Examples.of([[1, 2]], [7]), 1)
     arrays = kept.state()
-    assert packed(EMPTY.restored(StoredArrays(arrays))) == packed(kept)
+    assert packed(EMPTY.restore(StoredArrays(arrays))) == packed(kept)
     text = arrays["ways"].tobytes()
     damaged = [
         {"ways": np.frombuffer(text.replace(b'"pad"', b'"bad"'), np.uint8)},
@@ -165,9 +165,9 @@ def test_damaged_documents_are_refused() -> None:
     ]
     for change in damaged:
         with pytest.raises(ValueError, match=r"it|the"):
-            EMPTY.restored(StoredArrays({**arrays, **change}))
+            EMPTY.restore(StoredArrays({**arrays, **change}))
     with pytest.raises(ValueError, match="above the threshold"):
-        KeptDocuments(h=2, seed=3, most=10**6, threshold=1).restored(StoredArrays(arrays))
+        KeptDocuments(h=2, seed=3, most=10**6, threshold=1).restore(StoredArrays(arrays))
 
 
 def test_never_kept_is_refused() -> None:

@@ -56,8 +56,8 @@ def fixed(threshold: int) -> KeptRows:
 @given(rows, rows, rows, st.sampled_from([EVERYTHING, 2**63, 2**62]))
 @settings(max_examples=100)
 def test_it_is_the_multiset_of_examples_below_the_threshold(a: Any, b: Any, c: Any, threshold: int) -> None:
-    left = fixed(threshold).changed(examples([*a, *b]), 1).changed(examples(b), -1)
-    right = fixed(threshold).changed(examples(c), 1)
+    left = fixed(threshold).edit(examples([*a, *b]), 1).edit(examples(b), -1)
+    right = fixed(threshold).edit(examples(c), 1)
     merged = left.plus(right, 1)
     assert merged is not None
     expected: Counter[Any] = Counter()
@@ -71,15 +71,15 @@ def test_it_is_the_multiset_of_examples_below_the_threshold(a: Any, b: Any, c: A
     assert back is not None
     assert contents(back) == contents(left)
     assert {name: array.tolist() for name, array in merged.state().items()} == {
-        name: array.tolist() for name, array in fixed(threshold).changed(batch, 1).state().items()
+        name: array.tolist() for name, array in fixed(threshold).edit(batch, 1).state().items()
     }
 
 
 @given(rows, st.sampled_from([EVERYTHING, 2**63]))
 @settings(max_examples=50)
 def test_arrays_and_back(batch: Any, threshold: int) -> None:
-    sample = fixed(threshold).changed(examples(batch), 1)
-    assert contents(fixed(threshold).restored(StoredArrays(sample.state()))) == contents(sample)
+    sample = fixed(threshold).edit(examples(batch), 1)
+    assert contents(fixed(threshold).restore(StoredArrays(sample.state()))) == contents(sample)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([6, 1000]))
@@ -96,20 +96,20 @@ def test_any_sequence_of_edits_has_the_arrays_of_what_is_left(seed: int, most: i
             drawn = [row for row, times in Counter(drawn).items() for _ in range(min(times, held[row]))]
         sign = -1 if step.startswith("forget") else 1
         if step == "copy":
-            kept = empty.unpacked(pickle.loads(pickle.dumps(kept)).packed())  # noqa: S301
+            kept = empty.unpack(pickle.loads(pickle.dumps(kept)).pack())  # noqa: S301
         elif step.endswith("one") and drawn:
-            kept = kept.changed_one(drawn[0][:2], drawn[0][2], sign)
+            kept = kept.edit_one(drawn[0][:2], drawn[0][2], sign)
         elif drawn:
-            kept = kept.changed(Examples.of([list(row[:2]) for row in drawn], [row[2] for row in drawn]), sign)
+            kept = kept.edit(Examples.of([list(row[:2]) for row in drawn], [row[2] for row in drawn]), sign)
         if step != "copy":
             held.update({row: sign * times for row, times in Counter(drawn).items()})
         left = [row for row in held.elements() if kept.holds_all or row in contents(kept)]
         if kept.holds_all:
             assert contents(kept) == +held
     with pytest.raises(NotStoredError):
-        replace(empty, most=1000).changed_one((99, "t0"), "no", -1)
+        replace(empty, most=1000).edit_one((99, "t0"), "no", -1)
     if kept.holds_all and left:
-        fresh = empty.changed(Examples.of([list(row[:2]) for row in left], [row[2] for row in left]), 1)
+        fresh = empty.edit(Examples.of([list(row[:2]) for row in left], [row[2] for row in left]), 1)
         same = zip(fresh.state().values(), kept.state().values(), strict=True)
         assert all(one.dtype == other.dtype and one.tobytes() == other.tobytes() for one, other in same)
 
@@ -125,7 +125,7 @@ def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_exampl
     cuts: list[int], most: int, seed: int
 ) -> None:
     empty = KeptRows.empty(h=1, seed=seed, most=most)
-    whole = empty.changed(numbered(0, 400), 1)
+    whole = empty.edit(numbered(0, 400), 1)
     words = example_words(numbered(0, 400), seed).tolist()
     fitting = [threshold for threshold in THRESHOLDS if sum(word < threshold for word in words) <= most]
     expected = max(fitting) if max(fitting) > min(words) else min(t for t in THRESHOLDS if t > min(words))
@@ -136,7 +136,7 @@ def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_exampl
     for number, (first, last) in enumerate(itertools.pairwise(ends)):
         assert grouped is not None
         part = numbered(first, last)
-        grouped = grouped.changed(part, 1) if number % 2 else grouped.plus(empty.changed(part, 1), 1)
+        grouped = grouped.edit(part, 1) if number % 2 else grouped.plus(empty.edit(part, 1), 1)
     assert grouped is not None
     assert (grouped.lowest_threshold, contents(grouped)) == (whole.threshold, contents(whole))
     assert len(grouped) == len(contents(grouped))
@@ -150,11 +150,11 @@ def test_rows_learnt_one_by_one_and_partly_forgotten_leave_those_learnt_at_once(
     """A threshold that falls at the most rows stays there: what is kept is no matter of how edits were grouped."""
     gone = min(gone, n)
     at_once = single = KeptRows.empty(h=1, seed=seed, most=most)
-    at_once = at_once.changed(numbered(0, n), 1).changed(numbered(0, gone), -1)
+    at_once = at_once.edit(numbered(0, n), 1).edit(numbered(0, gone), -1)
     for row in range(n):
-        single = single.changed_one((row,), row % 3, 1)
+        single = single.edit_one((row,), row % 3, 1)
     for row in range(gone):
-        single = single.changed_one((row,), row % 3, -1)
+        single = single.edit_one((row,), row % 3, -1)
     assert (single.threshold, contents(single)) == (at_once.threshold, contents(at_once))
     assert single.holds_all == (n <= most)
 
@@ -190,21 +190,21 @@ def test_an_empty_model_hands_its_threshold_on() -> None:
 
 def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
     low, high = (KeptRows.empty(1, 0, 100, threshold) for threshold in (2**61, 2**63))
-    a, b = low.changed(numbered(0, 100), 1), high.changed(numbered(50, 150), 1)
+    a, b = low.edit(numbered(0, 100), 1), high.edit(numbered(50, 150), 1)
     for merged in (a.plus(b, 1), b.plus(a, 1)):
         assert merged is not None
         assert merged.threshold == 2**61
-        assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
+        assert contents(merged) == contents(low.edit(numbered(0, 100), 1).edit(numbered(50, 150), 1))
     other = KeptRows.empty(1, 7, 100)
-    merged = a.plus(other.changed(numbered(50, 150), 1), 1)
+    merged = a.plus(other.edit(numbered(50, 150), 1), 1)
     assert merged is not None
-    assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
+    assert contents(merged) == contents(low.edit(numbered(0, 100), 1).edit(numbered(50, 150), 1))
     assert a.plus(KeptRows.empty(1, 7, 100, 2**60), 1) is None
 
 
 def test_what_was_never_stored_is_refused() -> None:
     with pytest.raises(NotStoredError):
-        KeptRows.empty(1, 0, 100).changed(numbered(0, 3), -1)
+        KeptRows.empty(1, 0, 100).edit(numbered(0, 3), -1)
 
 
 def test_windows_have_the_hashes_of_their_examples() -> None:

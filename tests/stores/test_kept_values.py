@@ -76,16 +76,16 @@ def test_the_threshold_is_the_highest_with_room_however_rows_came(
         assert grouped is not None
         part = tokens[first:last]
         if way == "batch":
-            grouped = grouped.changed(as_examples(part), 1)
+            grouped = grouped.edit(as_examples(part), 1)
         elif way == "merge":
-            grouped = grouped.plus(empty.changed(as_examples(part), 1), 1)
+            grouped = grouped.plus(empty.edit(as_examples(part), 1), 1)
         else:
             for token in part:
-                grouped = grouped.changed_one((token,), "label", 1)
+                grouped = grouped.edit_one((token,), "label", 1)
     assert grouped is not None
     low = sorted(token for token, word in zip(tokens, words, strict=True) if word < expected)
     assert (grouped.lowest_threshold, contents(grouped)) == (expected, low)
-    again = grouped.emptied().restored(StoredArrays(dict(grouped.state())))
+    again = grouped.empty_copy().restore(StoredArrays(dict(grouped.state())))
     assert (again.most_values, contents(again)) == (most_values, low)
     assert copy.deepcopy(grouped).n_values == sum(map(size_of, low))
 
@@ -131,4 +131,4 @@ def test_a_number_of_rows_lifts_the_budget(model: Any, monkeypatch: pytest.Monke
 
 def test_narrow_rows_have_no_budget_of_values() -> None:
     assert KeptRows.empty(h=2, seed=0).most_values is None
-    assert "most_values" not in KeptRows.empty(h=2, seed=0).described()
+    assert "most_values" not in KeptRows.empty(h=2, seed=0).describe()

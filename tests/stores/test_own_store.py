@@ -46,15 +46,15 @@ class EvenRows(Kept):
     def _even(self, examples: Examples) -> Examples:
         return examples.rows(np.flatnonzero(example_words(examples, self.seed) % np.uint64(2) == 0))
 
-    def changed(self, examples: Examples, sign: int) -> EvenRows:
-        return replace(self, rows=self.rows.changed(self._even(examples), sign))
+    def edit(self, examples: Examples, sign: int) -> EvenRows:
+        return replace(self, rows=self.rows.edit(self._even(examples), sign))
 
     def plus(self, other: ModelStore, sign: int) -> EvenRows | None:
         rows = self.rows.plus(other.rows, sign) if isinstance(other, EvenRows) else None
         return None if rows is None else replace(self, rows=rows)
 
-    def emptied(self) -> EvenRows:
-        return replace(self, rows=self.rows.emptied())
+    def empty_copy(self) -> EvenRows:
+        return replace(self, rows=self.rows.empty_copy())
 
     def batches(self) -> Iterator[Examples]:
         return self.rows.batches()
@@ -65,8 +65,8 @@ class EvenRows(Kept):
     def state(self) -> dict[str, NDArray[Any]]:
         return self.rows.state()
 
-    def restored(self, stored: StoredArrays) -> EvenRows:
-        return replace(self, rows=self.rows.restored(stored))
+    def restore(self, stored: StoredArrays) -> EvenRows:
+        return replace(self, rows=self.rows.restore(stored))
 
 
 RNG = np.random.default_rng(0)
@@ -82,7 +82,7 @@ def learnt(rows: slice) -> MemoryClassifier:
 
 def contents(clf: MemoryClassifier) -> list[bytes]:
     assert isinstance(clf.state.store, EvenRows)
-    return [array.tobytes() for array in clf.state.store.packed().values()]
+    return [array.tobytes() for array in clf.state.store.pack().values()]
 
 
 def test_a_model_learns_forgets_merges_and_refits_with_it() -> None:

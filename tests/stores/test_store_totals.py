@@ -22,11 +22,11 @@ def test_copies_that_wrap_together_are_refused(name: str) -> None:
     store: Any = clf.state.store
     arrays = dict(store.state())
     key = next(full for full in arrays if full.split(".")[-1] == name)
-    empty = store.emptied()
-    assert empty.restored(StoredArrays(dict(arrays))) is not None
+    empty = store.empty_copy()
+    assert empty.restore(StoredArrays(dict(arrays))) is not None
     arrays[key] = np.full(n, 2**53 - 1, np.uint64)
     with pytest.raises(ValueError, match="add up to"):
-        empty.restored(StoredArrays(arrays))
+        empty.restore(StoredArrays(arrays))
 
 
 def test_documents_that_are_longer_together_than_any_memory_are_refused() -> None:
@@ -38,7 +38,7 @@ def test_documents_that_are_longer_together_than_any_memory_are_refused() -> Non
         if name == "lengths":
             wrong["counts"] = np.ones(2**14 + 1, np.uint8)
         with pytest.raises(ValueError, match="add up to"):
-            kept.emptied().restored(StoredArrays(wrong))
+            kept.empty_copy().restore(StoredArrays(wrong))
 
 
 def test_the_mean_length_of_documents_with_many_copies() -> None:
@@ -58,7 +58,7 @@ def test_batches_that_wrap_together_are_refused() -> None:
 
 def test_kept_rows_hold_as_many_copies_as_a_model_may() -> None:
     kept = KeptRows.empty(h=1, seed=0)
-    kept = kept.changed(Examples.of([["a"], ["b"]], ["x", "y"], [2**52, 2**52 - 1]), 1)
+    kept = kept.edit(Examples.of([["a"], ["b"]], ["x", "y"], [2**52, 2**52 - 1]), 1)
     assert int(kept.examples().multiplicity.sum()) == 2**53 - 1
-    again = KeptRows.empty(h=1, seed=0).restored(StoredArrays(dict(kept.state())))
+    again = KeptRows.empty(h=1, seed=0).restore(StoredArrays(dict(kept.state())))
     assert int(again.examples().multiplicity.sum()) == 2**53 - 1

@@ -36,7 +36,7 @@ def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
     """Return everything that an edit may change: the state, the kept sample and the weights, as bytes."""
     assert clf is not None
     sample = clf.state.store
-    kept = None if sample is None else {name: array.tobytes() for name, array in sample.packed().items()}
+    kept = None if sample is None else {name: array.tobytes() for name, array in sample.pack().items()}
     fitted = {name: array.tobytes() for name, array in clf.vote_.state().items()}
     return clf.memory_.state_bytes(), kept, fitted, clf.classes_.tolist()
 

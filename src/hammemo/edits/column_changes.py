@@ -127,7 +127,7 @@ def with_kinds(
     """Return columns of these kinds, and the kept rows as of them."""
     examples = as_kinds(settings, columns, rows_of(store), columns.letters, kinds)
     columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))
-    return columns, store.emptied().changed(examples, 1)
+    return columns, store.empty_copy().edit(examples, 1)
 
 
 def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:

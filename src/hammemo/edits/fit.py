@@ -78,7 +78,7 @@ def fit_batch(
     if room is None:
         store = None
     elif not room.stores_like(store):  # `keep` was set since, or nothing is stored yet
-        store = room.changed(batch.examples, 1)
+        store = room.edit(batch.examples, 1)
     rows = None if store is None else store.kept_rows
     chosen_by = batch.examples if rows is None else task.choice_rows(rows)
     plan = task.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
@@ -146,7 +146,7 @@ def start(
     if layout is None:
         return state
     if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
-        store = store.with_kept(layout.store.emptied().kept)
+        store = store.with_kept(layout.store.empty_copy().kept)
     return state.but(store=store, cutting=layout.cutting, pinned=True, stale=layout.stale)
 
 

@@ -23,7 +23,7 @@ def forget(
     """
     task, rows = state.task, state.rows
     try:
-        store = None if state.store is None else state.store.changed(examples, -1)
+        store = None if state.store is None else state.store.edit(examples, -1)
         memory = task.count(state, [examples], -1)
     except NotStoredError:
         lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
@@ -62,7 +62,7 @@ def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], sto
     room = settings.empty_store(store.h, store.seed, state.vote, documents=is_of_documents)
     if room is not None and room.stores_like(store):
         return room
-    return store.emptied()
+    return store.empty_copy()
 
 
 def note_forgotten(

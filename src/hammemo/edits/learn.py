@@ -109,7 +109,7 @@ def _add(
         memory = task.count(state, [examples])
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, examples, choose_again=choose_again)
-    store = None if state.store is None else state.store.changed(examples, 1)
+    store = None if state.store is None else state.store.edit(examples, 1)
     return state.but(memory=memory, target_dtype=batch.target_dtype, store=store)
 
 
@@ -122,7 +122,7 @@ def learn_what_does_not_fit(
     room for these rows, and another one refuses them.
     """
     task = state.task
-    stored = state.but(store=None if state.store is None else state.store.changed(examples, 1))
+    stored = state.but(store=None if state.store is None else state.store.edit(examples, 1))
     if choose_again and state.can_choose and stored.can_choose:
         again = choose_again_by_rows(settings, stored)
         task.warn_of_choice(state, again, examples)

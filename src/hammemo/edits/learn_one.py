@@ -36,7 +36,7 @@ def learn_one(
     target, target_dtype = task.read_target(settings, state, target, 1)
     store = state.store
     if store is not None:
-        store = store.changed_one(context, target, 1)
+        store = store.edit_one(context, target, 1)
     try:
         memory = task.count_one(state, context, target, 1)
     except DoesNotFitError:
@@ -57,7 +57,7 @@ def forget_one(
     target, _ = task.read_target(settings, state, target, -1)
     store = state.store
     if store is not None:
-        store = store.changed_one(context, target, -1)
+        store = store.edit_one(context, target, -1)
     memory = trust_if_known(state, task.count_one(state, context, target, -1))
     after = state.but(memory=memory, store=store)
     if state.witness is not None:

@@ -121,7 +121,7 @@ def empty_copy(state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
     return state.but(
         memory=state.task.empty_memory(state),
-        store=None if state.store is None else state.store.emptied(),
+        store=None if state.store is None else state.store.empty_copy(),
         pinned=True,
         chosen_at=0,
         position=None,
@@ -201,5 +201,5 @@ def _sum(mine: ModelStore, theirs: ModelStore, sign: int) -> ModelStore | None:
     """Return what both hold; where nothing was learnt here, documents stay documents and rows stay rows."""
     kept, more = mine.kept, theirs.kept
     if kept is not None and more is not None and type(kept) is not type(more) and kept.holds_all and not len(kept):
-        mine = mine.with_kept(replace(more.emptied(), seed=kept.seed, threshold=kept.threshold))
+        mine = mine.with_kept(replace(more.empty_copy(), seed=kept.seed, threshold=kept.threshold))
     return mine.plus(theirs, sign)

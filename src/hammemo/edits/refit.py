@@ -146,7 +146,7 @@ def _refit_to_stream_of_rows(
     again = again.but(memory=memory)
     batches.state = again
     for batch in batches:
-        store = None if again.store is None else again.store.changed(batch.examples, 1)
+        store = None if again.store is None else again.store.edit(batch.examples, 1)
         again = again.but(memory=task.count(again, [batch.examples]), store=store)
     if again.holds_nothing:
         raise ValueError("There is nothing to learn: no rows were given.")

@@ -158,7 +158,7 @@ def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
     >>> from hammemo.edits.sync import difference
     >>> from hammemo.stores.kept_rows import KeptRows
     >>> from hammemo.tokens.contexts import Examples
-    >>> kept = KeptRows.empty(h=1, seed=0).changed(Examples.of([["a"], ["a"], ["b"]], ["x", "x", "y"]), 1)
+    >>> kept = KeptRows.empty(h=1, seed=0).edit(Examples.of([["a"], ["a"], ["b"]], ["x", "x", "y"]), 1)
     >>> found = difference(kept, Examples.of([["b"], ["c"], ["a"]], ["y", "y", "x"]))
     >>> found.n_gone, found.n_new, found.n_same, found.places.tolist()
     (1, 1, 2, [1])

@@ -118,7 +118,7 @@ def fit_documents(
     labels = None if classes is None else Vocabulary.of(label_array(classes))
     windows = _Windows(h=int(h), short=short, pad=pad, labels=labels)
     state = model.state
-    kept = None if state.store is None else state.store.emptied()
+    kept = None if state.store is None else state.store.empty_copy()
     groups = machines.groups(source)
     tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
     memory, work = _count_windows(

@@ -250,7 +250,7 @@ class GroupJob(ABC):
         else:
             memory = self.template.empty_like()
             self.add(memory, self.pieces(shards, tally))
-            kept = None if tally.kept is None else tally.kept.packed()
+            kept = None if tally.kept is None else tally.kept.pack()
             if self.checkpoint is not None:
                 self.checkpoint.write(group, {**pack(memory), **add_prefix(_KEPT, kept or {})})
         return memory, tally.report(group, shards, kept, resumed=stored is not None)
@@ -357,7 +357,7 @@ def describe_job(
         "bytes": source.nbytes,
         "source": source.fingerprint(),
         **more,
-        "kept": None if kept is None else kept.described(),
+        "kept": None if kept is None else kept.describe(),
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }
@@ -403,7 +403,7 @@ class GroupObserver:
     def __call__(self, report: GroupReport) -> None:
         """Take the report of a group that is learned."""
         if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
+            self.kept = self.kept.plus(self.kept.unpack(report.kept), 1)
         if self._on_report is not None:
             self._on_report(replace(report, kept=None))
         self.step()

@@ -125,7 +125,7 @@ class SegmentsJob:
                 yield self._write_run(memory, group, number, {})
                 memory = memory.with_empty_table()
                 number += 1
-        last = {} if tally.kept is None else add_prefix(_KEPT, tally.kept.packed())
+        last = {} if tally.kept is None else add_prefix(_KEPT, tally.kept.pack())
         if memory.companion is not None:
             last.update(add_prefix(_COMPANION, pack(memory.companion)))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample

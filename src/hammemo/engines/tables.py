@@ -209,7 +209,7 @@ class Findings:
             dtype=batch.labels.dtype.str,
             n_rows=len(batch.labels),
         )
-        kept = None if self.kept is None else self.kept.changed(batch.examples, 1)
+        kept = None if self.kept is None else self.kept.edit(batch.examples, 1)
         return replace(self.plus(fresh), kept=kept)
 
     def plus(self, other: Findings) -> Findings:
@@ -258,7 +258,7 @@ class Findings:
             self.is_whole,
             self.clocks,
         ]
-        kept = {} if self.kept is None else self.kept.packed()
+        kept = {} if self.kept is None else self.kept.pack()
         return {
             "told": np.frombuffer(json.dumps(facts).encode("ascii"), np.uint8),
             **add_prefix(_LABELS, self.labels.arrays()),
@@ -279,7 +279,7 @@ class Findings:
             labels=Vocabulary.from_arrays(StoredArrays(take_prefix(_LABELS, arrays))),
             dtype=dtype,
             n_rows=n_rows,
-            kept=empty.unpacked(kept) if empty is not None and kept else None,
+            kept=empty.unpack(kept) if empty is not None and kept else None,
             is_whole=is_whole,
             clocks=tuple(clocks),
         )

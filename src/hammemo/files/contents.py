@@ -108,7 +108,7 @@ def from_bytes(data: bytes) -> Savable:
 def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = None) -> Parts:
     memory: Any = model.memory_.now()
     state = model.state
-    kept = None if state.store is None else state.store.described()
+    kept = None if state.store is None else state.store.describe()
     if len(set(descriptions.key_digests(memory.layout(), kept or {}))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
@@ -192,7 +192,7 @@ def _regressor_parts(model: MemoryRegressor) -> Parts:
     has_seed = isinstance(drawn, (int, np.integer, type(None)))
     params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed
     _refuse_to_save(check_number_parameters, model.settings(), state)
-    kept = None if state.store is None else state.store.described()
+    kept = None if state.store is None else state.store.describe()
     about: dict[str, Any] = {"kind": "regressor", "class": type(model).__name__}
     about |= {"params": params, "n_features_in": state.columns.n}
     about |= {"feature_names_in": state.columns.listed(), "seed": state.seed, "layout": state.layout.described()}
@@ -383,7 +383,7 @@ def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, ke
     if "kept" not in about:
         return None
     with taken_part(arrays, "kept") as stored:
-        return _empty_store(field(about, "kept", dict), h, key).restored(stored)
+        return _empty_store(field(about, "kept", dict), h, key).restore(stored)
 
 
 def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> ModelStore:

@@ -1,32 +1,31 @@
 r"""Digests of all examples, with or without rows: forgetting that refuses what was never learnt.
 
-A memory of counts cannot know which examples it holds. ModelStore (a, c) → y and (d, b) → y: then a stands at the first
-position once, b at the second once, and y has two examples, so removing (a, b) → y makes no count negative, although
-(a, b) was never stored. A sketch knows even less. Kept rows know it while all of them are kept. This store knows it
-always: it holds a keyed digest of each example, and how often it was stored (:mod:`hammemo.stores.digest_store`). An
-example is removed only if its digest is there often enough; otherwise `NotStoredError` is raised and nothing changes.
+A memory of counts cannot know which examples it holds. Store (a, c) → y and (d, b) → y: then a
+stands at the first position once, b at the second once, and y has two examples, so removing (a, b)
+→ y makes no count negative, although (a, b) was never stored. A sketch knows even less. Kept rows
+know it while all of them are kept. This store knows it always: it holds a keyed digest of each
+example, and how often it was stored (:mod:`hammemo.stores.digest_store`). An example is removed
+only if its digest is there often enough; otherwise `NotStoredError` is raised and nothing changes.
 
-Rows or documents may be kept beside the digests, up to their budget: what `refit` chooses by and fits weights to.
-Without them no row is stored in plain text.
+Rows or documents may be kept beside the digests, up to their budget: what `refit` chooses by and
+fits weights to. Without them no row is stored in plain text.
 
-What digests reveal: anyone who holds the key can test whether a guessed example is stored; anyone else learns how many
-distinct examples there are and how often each occurs. Without a key of its own, a store uses one made from the seed,
-which is not a secret: then anyone with the model and the seed can recompute the digests of examples that can be
-guessed.
-
-Keyed digests of examples, and how often each is held: a multiset in arrays.
+What digests reveal: anyone who holds the key can test whether a guessed example is stored; anyone
+else learns how many distinct examples there are and how often each occurs. Without a key of its
+own, a store uses one made from the seed, which is not a secret: then anyone with the model and the
+seed can recompute the digests of examples that can be guessed.
 
 An example becomes
 
 .. math:: \mathrm{BLAKE2b}_{key}(x_1, \dots, x_h, y) \in \{0, 1\}^{128}
 
-over fixed-width words of its tokens and its label, so the digest tells nothing to a reader without the key. The whole
-context is digested, also positions that no site compares, and of a row with numbers the numbers themselves, not the
-ranges that are counted. Tokens have one identity: 3 and 3.0 are the same. Two different examples share a digest with
-probability 2^-128.
+over fixed-width words of its tokens and its label, so the digest tells nothing to a reader without
+the key. The whole context is digested, also positions that no site compares, and of a row with
+numbers the numbers themselves, not the ranges that are counted. Tokens have one identity: 3 and 3.0
+are the same. Two different examples share a digest with probability 2^-128.
 
-Digests are held in ascending order, as two arrays of 64-bit words and one of counts. That base never changes. Small
-edits go into an overlay, as in :mod:`hammemo.stores.kept_rows`.
+Digests are held in ascending order, as two arrays of 64-bit words and one of counts. That base
+never changes. Small edits go into an overlay, as in :mod:`hammemo.stores.kept_rows`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -63,7 +62,7 @@ _NO_TOKEN_WORDS: Final = (0, 0, 2**64 - 1)
 """The words of an empty position: no token has this kind."""
 
 _FEW: Final = 16
-"""Edits of up to this number of digests go into the overlay; so do those of up to 1/32 of the base."""
+"""Edits of up to so many digests go into the overlay; so do those of up to 1/32 of the base."""
 
 _SMALL_OVERLAY: Final = 1024
 """An overlay of up to this number of digests stays one, however small the base is."""
@@ -86,14 +85,20 @@ class Digester:
         empty = np.array([_NO_TOKEN_WORDS], np.uint64)  # which rank -1 reads
         words = np.concatenate([vocabulary_words(contexts.vocabulary), empty])
         tokens = words[contexts.ranks].reshape(len(contexts), 3 * contexts.h)
-        rows = np.concatenate([tokens, vocabulary_words(examples.labels)[examples.label_ranks]], axis=1, dtype="<u8")
-        data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-        return _as_words(joined_digests(self._start, (data[at : at + width] for at in range(0, len(data), width))))
+        labels = vocabulary_words(examples.labels)[examples.label_ranks]
+        rows = np.concatenate([tokens, labels], axis=1, dtype="<u8")
+        data = rows.tobytes()
+        width = rows.shape[1] * rows.itemsize
+        row_bytes = (data[at : at + width] for at in range(0, len(data), width))
+        return _as_words(joined_digests(self._start, row_bytes))
 
     def of_row(self, tokens: Sequence[Any], label: Any) -> bytes:
         """Return the digest of one example, whose tokens are canonical."""
-        words = [word for token in tokens for word in (_NO_TOKEN_WORDS if token == NO_TOKEN else feature_words(token))]
-        return joined_digests(self._start, [struct.pack(f"<{len(words) + 3}Q", *words, *feature_words(label))])
+        words: list[int] = []
+        for token in tokens:
+            words += _NO_TOKEN_WORDS if token == NO_TOKEN else feature_words(token)
+        words += feature_words(label)
+        return joined_digests(self._start, [struct.pack(f"<{len(words)}Q", *words)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +119,9 @@ class DigestCounts(Cached):
     overlay: LayeredCounts[bytes] = field(default_factory=LayeredCounts)
 
     def __getstate__(self) -> dict[str, Any]:
-        base = self.base  # a digest that was removed is in base and overlay still: copies do not have it
-        return {name: value for name, value in vars(base).items() if name not in ("base", "high")}
+        # a digest that was removed is in base and overlay still: copies must not have it
+        state = vars(self.base)
+        return {name: value for name, value in state.items() if name not in ("base", "high")}
 
     def __len__(self) -> int:
         return len(self.base.counts)
@@ -128,10 +134,14 @@ class DigestCounts(Cached):
     @cached_property
     def base(self) -> DigestCounts:
         """The same digests without an overlay."""
+        if not self.overlay.n_entries:
+            return self
+        base = replace(self, overlay=LayeredCounts())
         counts = self.overlay.counts()
-        made = replace(self, overlay=LayeredCounts()) if self.overlay.n_entries else self
+        if not counts:
+            return base
         times = np.fromiter(counts.values(), np.int64, len(counts))
-        return made.merged(_as_words(b"".join(counts)), times) if counts else made
+        return base.merge(_as_words(b"".join(counts)), times)
 
     @cached_property
     def high(self) -> Words:
@@ -141,12 +151,13 @@ class DigestCounts(Cached):
     def count(self, digest: bytes) -> int:
         """Return how often a digest is held."""
         high, low = struct.unpack(">QQ", digest)
-        place, found = int(self.high.searchsorted(np.uint64(high))), 0
+        place = int(self.high.searchsorted(np.uint64(high)))
+        count_in_base = 0
         while place < len(self.words) and int(self.high[place]) == high:
             if int(self.words[place, 1]) == low:
-                found = int(self.counts[place])
+                count_in_base = int(self.counts[place])
             place += 1
-        return found + self.overlay.count(digest)
+        return count_in_base + self.overlay.count(digest)
 
     def times(self, words: Words) -> Ints:
         """Return how often each of these digests is held.
@@ -157,21 +168,24 @@ class DigestCounts(Cached):
         returned : (m,)
         """
         base = self.base
-        places, last = base.high.searchsorted(words[:, 0]), len(base.words) - 1
+        places = base.high.searchsorted(words[:, 0])
+        last = len(base.words) - 1
         if last < 0:
             return np.zeros(len(words), np.int64)
         while True:  # once, unless two digests share the first word
-            here = base.words[np.minimum(places, last)]
-            same = (here[:, 0] == words[:, 0]) & (places <= last)
-            lower = same & (here[:, 1] < words[:, 1])
+            candidates = base.words[np.minimum(places, last)]
+            same = (candidates[:, 0] == words[:, 0]) & (places <= last)
+            lower = same & (candidates[:, 1] < words[:, 1])
             if not lower.any():
                 break
             places = places + lower
-        same &= here[:, 1] == words[:, 1]
+        same &= candidates[:, 1] == words[:, 1]
         return np.where(same, base.counts[np.minimum(places, last)].astype(np.int64), 0)
 
     def plus(self, words: Words, times: Ints) -> DigestCounts:
-        """Return it with these digests held more often or, with numbers below zero, less; or raise NotStoredError.
+        """Return it with these digests held more often or, with numbers below zero, less.
+
+        It raises NotStoredError where one would be held a negative number of times.
 
         Shapes
         ------
@@ -179,7 +193,7 @@ class DigestCounts(Cached):
         times : (m,)
         """
         if len(words) > max(_FEW, len(self.words) // 32) or len(words) >= len(self.words):
-            return self.base.merged(words, times)
+            return self.base.merge(words, times)
         entries: Counter[bytes] = Counter()
         for digest, by in zip(_as_bytes(words), times.tolist(), strict=True):
             entries[digest] += by
@@ -189,38 +203,47 @@ class DigestCounts(Cached):
         """Return the same as `plus` by a change of the overlay: in microseconds."""
         if any(by < 0 and self.count(digest) + by < 0 for digest, by in entries.items()):
             raise never_stored()
-        changed = object.__new__(DigestCounts)  # not `replace`: single edits take microseconds
+        # not `replace`: single edits take microseconds; what is known of the base, both share
+        version = object.__new__(DigestCounts)
         overlay = self.overlay.plus(entries)
-        vars(changed).update(vars(self), overlay=overlay)  # also what is known of the base, which both share
-        vars(changed).pop("base", None)
-        return changed.base if overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16) else changed
+        vars(version).update(vars(self), overlay=overlay)
+        vars(version).pop("base", None)
+        is_large = overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16)
+        return version.base if is_large else version
 
-    def merged(self, words: Words, times: Ints) -> DigestCounts:
+    def merge(self, words: Words, times: Ints) -> DigestCounts:
         """Return the base with these digests held more or less often."""
         words = np.concatenate([self.words, words])
         times = np.concatenate([self.counts.astype(np.int64), times])
         order, firsts = distinct_digests(words)
-        words, times = words[order], times[order]
+        words = words[order]
+        times = times[order]
         sums = np.add.reduceat(times, firsts) if len(firsts) else times
         if (sums < 0).any():
             raise never_stored()
-        held = sums > 0
-        return DigestCounts(words[firsts[held]], narrow(sums[held]))
+        stays = sums > 0
+        return DigestCounts(words[firsts[stays]], narrow(sums[stays]))
 
     def state(self) -> dict[str, Array]:
         """Return the digests in ascending order and their counts, as arrays."""
         base = self.base
         data = base.words.astype(">u8").tobytes()
-        return {"digests": np.frombuffer(data, np.uint8).reshape(-1, DIGEST_BYTES), "digest_counts": base.counts}
+        return {
+            "digests": np.frombuffer(data, np.uint8).reshape(-1, DIGEST_BYTES),
+            "digest_counts": base.counts,
+        }
 
     @classmethod
-    def restored(cls, stored: StoredArrays) -> DigestCounts:
+    def from_stored(cls, stored: StoredArrays) -> DigestCounts:
         """Return the digests of these arrays, checked: undo `state`."""
         digests = stored.take("digests", "uint8", (None, DIGEST_BYTES))
-        counts = stored.multiplicities("digest_counts", (len(digests),), below=MAX_EXAMPLES, least=1)
+        shape = (len(digests),)
+        counts = stored.multiplicities("digest_counts", shape, below=MAX_EXAMPLES, least=1)
         words = _as_words(digests.tobytes())
-        high, low = words[:, 0], words[:, 1]
-        if not ((high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))).all():
+        high = words[:, 0]
+        low = words[:, 1]
+        ascends = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
+        if not ascends.all():
             raise ValueError("the digests of its rows are not strictly ascending")
         return cls(words, counts)
 
@@ -235,11 +258,14 @@ def distinct_digests(words: Words) -> tuple[Ints, Ints]:
     words : (n, 2); returned : (n,), (d,)
     """
     order = np.argsort(words[:, 0], kind="stable")
-    high, low = words[order, 0], words[order, 1]
+    high = words[order, 0]
+    low = words[order, 1]
     if ((high[1:] == high[:-1]) & (low[1:] < low[:-1])).any():  # two digests share the first word
         order = np.lexsort((words[:, 1], words[:, 0]))
     words = words[order]
-    return order, np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: len(words)])
+    is_first = np.ones(len(words), bool)
+    is_first[1:] = (words[1:] != words[:-1]).any(axis=1)
+    return order, np.flatnonzero(is_first)
 
 
 def _as_words(digests: bytes) -> Words:
@@ -251,23 +277,29 @@ def _as_bytes(words: Words) -> list[bytes]:
     return [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
 
 
-NAMES: Final[dict[str, str | bool]] = {"digests": False, "auto+digests": "auto", "rows+digests": True}
+NAMES: Final[dict[str, str | bool]] = {
+    "digests": False,
+    "auto+digests": "auto",
+    "rows+digests": True,
+}
 """The short spellings of `Digests`, and which rows each keeps."""
 
 
 class Digests(BaseEstimator):
-    """A value of ``keep``: a model stores keyed digests of all its rows, so that `forget` refuses rows never learnt.
+    """A value of ``keep``: a model stores keyed digests of all its rows.
 
-    ``keep="digests"`` is short for ``Digests()``, ``"rows+digests"`` for ``Digests(rows=True)`` and ``"auto+digests"``
-    for ``Digests(rows="auto")``.
+    Then `forget` refuses rows that were never learned.
+
+    ``keep="digests"`` is short for ``Digests()``, ``"rows+digests"`` for ``Digests(rows=True)`` and
+    ``"auto+digests"`` for ``Digests(rows="auto")``.
 
     Parameters
     ----------
     rows : {"auto", True, False} or int
         The rows in plain text that are kept beside the digests, as ``keep`` of `MemoryClassifier`.
     key : bytes, optional
-        A secret of 16 to 64 bytes. Without it, anyone who knows the seed can recompute the digests of examples that can
-        be guessed. Models that are to be merged need the same key.
+        A secret of 16 to 64 bytes. Without it, anyone who knows the seed can recompute the digests
+        of examples that can be guessed. Models that are to be merged need the same key.
 
     Examples
     --------
@@ -278,7 +310,7 @@ class Digests(BaseEstimator):
     >>> clf.forget([["a", "b"]], ["y"])  # its tokens are all there, but this example never was
     Traceback (most recent call last):
         ...
-    hammemo.memories.errors.NotStoredError: 1 of 1 examples to be removed is not stored, or not that many ...
+    hammemo.memories.errors.NotStoredError: 1 of 1 examples to be removed is not stored, ...
     >>> clf.forget([["a", "c"]], ["y"]).memory_.label_counts.tolist()
     [1]
     """
@@ -296,6 +328,24 @@ class Digests(BaseEstimator):
         if isinstance(keep, str) and keep in NAMES:
             return cls(NAMES[keep])
         return keep if isinstance(keep, Digests) else None
+
+
+class DistinctExamples(NamedTuple):
+    """The distinct ones among some examples.
+
+    Shapes
+    ------
+    places : (d,); words : (d, 2); times : (d,)
+    """
+
+    places: Ints
+    """A place of each."""
+
+    words: Words
+    """Its digest."""
+
+    times: Ints
+    """How often it occurs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,8 +366,8 @@ class DigestStore(ModelStore):
     >>> from hammemo.stores.digest_store import DigestStore
     >>> from hammemo.tokens.contexts import Examples
     >>> two = Examples.of([["a", "b"], ["c", "b"]], ["x", "y"])
-    >>> store = DigestStore(h=2, seed=0).changed(two, 1).changed(two, 1)
-    >>> len(store.digests), store.digests.total, store.changed(two, -1).digests.total
+    >>> store = DigestStore(h=2, seed=0).edit(two, 1).edit(two, 1)
+    >>> len(store.digests), store.digests.total, store.edit(two, -1).digests.total
     (2, 4, 2)
     """
 
@@ -333,8 +383,10 @@ class DigestStore(ModelStore):
 
     @cached_property
     def _digester(self) -> Digester:
-        secret = struct.pack("<QQ", *key_words(self.seed, "digests")) if self.key is None else bytes(self.key)
-        return Digester(secret)
+        if self.key is not None:
+            return Digester(bytes(self.key))
+        low, high = key_words(self.seed, "digests")
+        return Digester(struct.pack("<QQ", low, high))
 
     @property
     def kept(self) -> Kept | None:
@@ -355,110 +407,131 @@ class DigestStore(ModelStore):
         """
         return self.digests.times(self._digester.of_rows(examples))
 
-    def distinct(self, examples: Examples) -> tuple[Ints, Words, Ints]:
-        """Return a place of each distinct example, its digest, and how often it occurs.
-
-        Shapes
-        ------
-        returned : (d,), (d, 2), (d,)
-        """
+    def distinct(self, examples: Examples) -> DistinctExamples:
+        """Return the distinct ones among examples."""
         words = self._digester.of_rows(examples)
         order, firsts = distinct_digests(words)
-        times = np.add.reduceat(examples.multiplicity[order], firsts) if len(firsts) else examples.multiplicity
-        return order[firsts], words[order[firsts]], times
+        times = examples.multiplicity
+        if len(firsts):
+            times = np.add.reduceat(examples.multiplicity[order], firsts)
+        return DistinctExamples(order[firsts], words[order[firsts]], times)
 
-    def changed(self, examples: Examples, sign: int) -> DigestStore:
-        """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not stored."""
+    def edit(self, examples: Examples, sign: int) -> DigestStore:
+        """Return it with examples learned or, with sign -1, forgotten.
+
+        NotStoredError says that one is not stored.
+        """
         digests = self._digests_with(examples, sign)
-        return self._but(digests, None if self.beside is None else self.beside.changed(examples, sign))
+        beside = None if self.beside is None else self.beside.edit(examples, sign)
+        return self._with(digests, beside)
 
     def _digests_with(self, examples: Examples, sign: int) -> DigestCounts:
+        """Return the digests with those of examples added or removed, or name the first refused."""
         words = self._digester.of_rows(examples)
         try:
             return self.digests.plus(words, sign * examples.multiplicity)
         except NotStoredError:
-            asked = DigestCounts().plus(words, examples.multiplicity).times(words)
-            raise not_held((self.digests.times(words) < asked).nonzero()[0].tolist(), len(examples)) from None
+            removed = DigestCounts().plus(words, examples.multiplicity).times(words)
+            too_few = (self.digests.times(words) < removed).nonzero()[0]
+            raise not_held(too_few.tolist(), len(examples)) from None
 
-    def changed_one(self, context: Sequence[Any], label: Any, by: int) -> DigestStore:
-        """Return it with one example learnt `by` times or, below zero, forgotten: in microseconds."""
+    def edit_one(self, context: Sequence[Any], label: Any, by: int) -> DigestStore:
+        """Return it with one example learned `by` times or, below zero, forgotten."""
         *tokens, last = row_of(context, label)
         try:
             digests = self.digests.plus_few({self._digester.of_row(tokens, last): by})
         except NotStoredError:
             raise not_held([0], 1) from None
-        return self._but(digests, None if self.beside is None else self.beside.changed_one(context, label, by))
+        beside = None if self.beside is None else self.beside.edit_one(context, label, by)
+        return self._with(digests, beside)
 
-    def _but(self, digests: DigestCounts, beside: Kept | None) -> DigestStore:
-        changed = object.__new__(DigestStore)  # not `replace`: single edits take microseconds
-        vars(changed).update(vars(self), digests=digests, beside=beside)
-        return changed
+    def _with(self, digests: DigestCounts, beside: Kept | None) -> DigestStore:
+        """Return it with other digests, and others beside them."""
+        store = object.__new__(DigestStore)  # not `replace`: single edits take microseconds
+        vars(store).update(vars(self), digests=digests, beside=beside)
+        return store
 
     def with_windows(self, block: Block, labels: Vocabulary | None, sign: int) -> DigestStore:
-        """Return it with the windows of a block learnt or forgotten; whole documents come later, by `with_kept`."""
-        examples = block.examples() if labels is None else block.examples().only(labels)
+        """Return it with the windows of a block learned or forgotten.
+
+        Whole documents come later, by `with_kept`.
+        """
+        examples = block.examples()
+        if labels is not None:
+            examples = examples.only(labels)
         digests = self._digests_with(examples, sign)
-        return self._but(digests, None if self.beside is None else self.beside.with_windows(block, labels, sign))
+        beside = None if self.beside is None else self.beside.with_windows(block, labels, sign)
+        return self._with(digests, beside)
 
     def with_kept(self, kept: Kept | None) -> DigestStore:
         """Return it with other rows or documents beside the same digests."""
-        return self._but(self.digests, kept)
+        return self._with(self.digests, kept)
 
     def plus(self, other: ModelStore, sign: int) -> DigestStore:
-        """Return the sum or, with sign -1, the difference; LayoutError where the other has other digests, or none."""
-        theirs = self._digests_of(other).base
+        """Return the sum or, with sign -1, the difference.
+
+        LayoutError says that the other has other digests, or none.
+        """
+        added = self._digests_of(other).base
         try:
-            digests = self.digests.plus(theirs.words, sign * theirs.counts.astype("int64"))
+            digests = self.digests.plus(added.words, sign * added.counts.astype("int64"))
         except NotStoredError:
             raise NotStoredError(
-                "The other model is not part of this one: it holds an example that is not stored here, or not that "
-                "many times. Nothing was changed."
+                "The other model is not part of this one: it holds an example that is not stored "
+                "here, or not that many times. Nothing was changed."
             ) from None
-        return self._but(digests, None if self.beside is None else self.beside.plus(other, sign))
+        return self._with(digests, None if self.beside is None else self.beside.plus(other, sign))
 
     def _digests_of(self, other: ModelStore) -> DigestCounts:
-        """Return the digests of another store under this one's key; made of its rows, where it keeps all of them."""
+        """Return the digests of another store under this one's key.
+
+        They are made of its rows, where it keeps all of them.
+        """
         if isinstance(other, DigestStore) and self.is_keyed_like(other):
             return other.digests
         if other.kept is None or not other.kept.holds_all or other.h != self.h:
             raise LayoutError(
-                "Only one of the two models has digests, or they have different keys or seeds. Give both the same "
-                "keep=, with the same key, and the same random_state."
+                "Only one of the two models has digests, or they have different keys or seeds. "
+                "Give both the same keep=, with the same key, and the same random_state."
             )
         return self.of_batches(other.kept.batches()).digests
 
     def is_keyed_like(self, other: ModelStore) -> bool:
-        """Return whether another store has digests under the same key or, without one, the same seed."""
-        same = isinstance(other, DigestStore) and (other.h, other.key) == (self.h, self.key)
-        return same and (self.key is not None or other.seed == self.seed)
+        """Return whether another store has the same key or, without one, the same seed."""
+        if not isinstance(other, DigestStore) or (other.h, other.key) != (self.h, self.key):
+            return False
+        return self.key is not None or other.seed == self.seed
 
     def of_batches(self, batches: Iterable[Examples]) -> DigestStore:
         """Return one with the digests of these examples and nothing else."""
-        made = self._but(DigestCounts(), None)
+        store = self._with(DigestCounts(), None)
         for examples in batches:
-            made = made.changed(examples, 1)
-        return made
+            store = store.edit(examples, 1)
+        return store
 
-    def emptied(self) -> DigestStore:
+    def empty_copy(self) -> DigestStore:
         """Return one of the same layout with nothing in it."""
-        return self._but(DigestCounts(), None if self.beside is None else self.beside.emptied())
+        return self._with(DigestCounts(), None if self.beside is None else self.beside.empty_copy())
 
     def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store has the same key, and keeps the same beside its digests."""
         if not isinstance(other, DigestStore) or not self.is_keyed_like(other):
             return False
-        return other.beside is None if self.beside is None else self.beside.stores_like(other.beside)
+        if self.beside is None:
+            return other.beside is None
+        return self.beside.stores_like(other.beside)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return how it stores, for files: of a secret key, only a digest."""
-        kept = None if self.beside is None else self.beside.described()
+        kept = None if self.beside is None else self.beside.describe()
         return {"of": "digests", "seed": self.seed, "key": secret_digest(self.key), "kept": kept}
 
     def state(self) -> dict[str, Array]:
         """Return the digests, and what is kept beside them, as canonical arrays."""
-        return {**self.digests.state(), **({} if self.beside is None else self.beside.state())}
+        beside = {} if self.beside is None else self.beside.state()
+        return {**self.digests.state(), **beside}
 
-    def restored(self, stored: StoredArrays) -> DigestStore:
+    def restore(self, stored: StoredArrays) -> DigestStore:
         """Return one of this layout with these arrays, checked: undo `state`."""
-        digests = DigestCounts.restored(stored)
-        return self._but(digests, None if self.beside is None else self.beside.restored(stored))
+        digests = DigestCounts.from_stored(stored)
+        return self._with(digests, None if self.beside is None else self.beside.restore(stored))

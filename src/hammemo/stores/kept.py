@@ -1,16 +1,16 @@
-"""What all stores have in common (`ModelStore`), and kept rows and documents: a threshold and a size (`Kept`).
+"""What all stores have in common (`ModelStore`), and kept rows and documents (`Kept`).
 
-Whether a key is kept depends on nothing but its hash, so what is kept is additive like the counts: learning, forgetting
-and merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is
-the hash of an example would tell of it, also after that was forgotten. Where there are more keys than fit, the
-threshold falls to the highest of the grid with no more examples below it. So after any learning and merging it is a
-function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
-`empty_like()` and `layout=` hand it on.
+Rows and documents are kept below a threshold, up to a size. Whether a key is kept depends on
+nothing but its hash, so what is kept is additive like the counts: learning, forgetting and merging
+act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold
+that is the hash of an example would tell of it, also after that was forgotten. Where there are more
+keys than fit, the threshold falls to the highest of the grid with no more examples below it. So
+after any learning and merging it is a function of what was learnt, in whichever groups. Forgetting
+never raises it. The threshold belongs to the layout: `empty_like()` and `layout=` hand it on.
 
-A key is an example (:mod:`hammemo.stores.kept_rows`) or a document (:mod:`hammemo.stores.kept_documents`). A store
-may also hold digests of all examples, with or without such a sample (:mod:`hammemo.stores.digest_store`).
-
-How often each key is held, as a sum of layers that versions share.
+A key is an example (:mod:`hammemo.stores.kept_rows`) or a document
+(:mod:`hammemo.stores.kept_documents`). A store may also hold digests of all examples, with or
+without such a sample (:mod:`hammemo.stores.digest_store`).
 """
 
 from __future__ import annotations
@@ -78,20 +78,28 @@ class ModelStore(Cached, ABC):
     @property
     @abstractmethod
     def knows_all(self) -> bool:
-        """Whether it knows of every example if it is stored, so that it refuses to forget others."""
+        """Whether it knows of every example if it is stored, and refuses to forget others."""
 
     @abstractmethod
-    def changed(self: Self, examples: Examples, sign: int) -> Self:
-        """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not stored."""
+    def edit(self: Self, examples: Examples, sign: int) -> Self:
+        """Return it with examples learned or, with sign -1, forgotten.
 
-    def changed_one(self: Self, context: Sequence[Any], label: Any, by: int) -> Self:
+        NotStoredError says that one is not stored.
+        """
+
+    def edit_one(self: Self, context: Sequence[Any], label: Any, by: int) -> Self:
         """Return it with one example learnt or, with -1, forgotten."""
-        return self.changed(Examples.of([context], [label]), by)
+        return self.edit(Examples.of([context], [label]), by)
 
     def with_windows(self: Self, block: Block, labels: Vocabulary | None, sign: int) -> Self:
-        """Return it with the windows of a block learnt or, with sign -1, forgotten; `labels` are those learnt."""
+        """Return it with the windows of a block learned or, with sign -1, forgotten.
+
+        `labels` are those that are learned.
+        """
         examples = block.examples()
-        return self.changed(examples if labels is None else examples.only(labels), sign)
+        if labels is not None:
+            examples = examples.only(labels)
+        return self.edit(examples, sign)
 
     def with_kept(self, kept: Kept | None) -> Any:
         """Return it with other rows or documents in place of those that are kept."""
@@ -99,14 +107,17 @@ class ModelStore(Cached, ABC):
 
     @abstractmethod
     def plus(self: Self, other: ModelStore, sign: int) -> Self | None:
-        """Return what both hold or, with sign -1, without the other's; None where the other tells too little."""
+        """Return what both hold or, with sign -1, without the other's.
+
+        None says that the other tells too little.
+        """
 
     @abstractmethod
-    def emptied(self: Self) -> Self:
+    def empty_copy(self: Self) -> Self:
         """Return one of the same layout with nothing in it."""
 
     @abstractmethod
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return how it stores, for files."""
 
     @abstractmethod
@@ -114,21 +125,26 @@ class ModelStore(Cached, ABC):
         """Return what is stored as canonical arrays."""
 
     @abstractmethod
-    def restored(self: Self, stored: StoredArrays) -> Self:
+    def restore(self: Self, stored: StoredArrays) -> Self:
         """Return one of this layout with these arrays, checked: undo `state`."""
 
-    def packed(self) -> dict[str, Array]:
-        """Return all that it holds and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
-        return {**self.state(), "last": np.array([threshold - 1], np.uint64)}  # the threshold may need 65 bits
+    def pack(self) -> dict[str, Array]:
+        """Return all that it holds and the threshold as arrays, for other processes.
 
-    def unpacked(self: Self, arrays: Mapping[str, Array]) -> Self:
-        """Return one of this layout that holds what `packed` returned."""
-        held, empty = dict(arrays), self.emptied()
-        threshold = int(held.pop("last")[0]) + 1
+        `unpack` undoes it.
+        """
+        threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
+        last = np.array([threshold - 1], np.uint64)  # the threshold itself may need 65 bits
+        return {**self.state(), "last": last}
+
+    def unpack(self: Self, arrays: Mapping[str, Array]) -> Self:
+        """Return one of this layout that holds what `pack` returned."""
+        state = dict(arrays)
+        empty = self.empty_copy()
+        threshold = int(state.pop("last")[0]) + 1
         if empty.kept is not None:
             empty = empty.with_kept(replace(empty.kept, threshold=threshold))
-        return empty.restored(StoredArrays(held))
+        return empty.restore(StoredArrays(state))
 
     @abstractmethod
     def stores_like(self, other: ModelStore | None) -> bool:
@@ -144,8 +160,8 @@ class Kept(ModelStore):
     h, seed
         As in `ModelStore`.
     most : int
-        How many rows, or tokens of documents, are kept at most; more only where a single key, or the keys of one step
-        of the grid, have more.
+        How many rows, or tokens of documents, are kept at most; more only where a single key, or
+        the keys of one step of the grid, have more.
     threshold : int
         Kept are the keys with hashes below it.
     """
@@ -179,7 +195,7 @@ class Kept(ModelStore):
 
     @abstractmethod
     def batches(self) -> Iterator[Examples]:
-        """Yield the examples of all that is kept, in an order that depends on nothing but what it is."""
+        """Yield the examples of all that is kept, in an order that depends on nothing else."""
 
     @abstractmethod
     def fitting_sample(self, vote: Vote) -> Examples:
@@ -187,12 +203,19 @@ class Kept(ModelStore):
 
     def are_low(self, words: Words) -> Bools:
         """Return which hashes lie below the threshold."""
-        return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
+        if self.threshold == EVERYTHING:  # it needs 65 bits
+            return np.ones(len(words), bool)
+        return words < np.uint64(self.threshold)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return how it keeps, for files."""
         kind = "rows" if self.kept_documents is None else "documents"
-        return {"of": kind, "seed": self.seed, "most": self.most, "threshold": self.lowest_threshold}
+        return {
+            "of": kind,
+            "seed": self.seed,
+            "most": self.most,
+            "threshold": self.lowest_threshold,
+        }
 
     def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store keeps in the same way, and as much."""
@@ -200,7 +223,9 @@ class Kept(ModelStore):
 
 
 def highest_threshold(words: Words, sizes: Ints, most: int) -> int:
-    """Return the highest threshold below which the keys have a total size of at most `most`, but at least one key.
+    """Return the highest threshold below which keys have a size of at most `most`.
+
+    At least one key lies below it.
 
     Parameters
     ----------
@@ -215,32 +240,39 @@ def highest_threshold(words: Words, sizes: Ints, most: int) -> int:
     >>> import numpy as np
     >>> from hammemo.stores.kept import highest_threshold
     >>> words = np.array([9, 40, 70, 100], np.uint64)
-    >>> highest_threshold(words, np.ones(4, np.int64), 2), highest_threshold(words, np.full(4, 5), 2)
-    (69, 10)
+    >>> highest_threshold(words, np.ones(4, np.int64), 2)
+    69
+    >>> highest_threshold(words, np.full(4, 5), 2)
+    10
     """
     order = np.argsort(words)
-    out = int(np.searchsorted(np.cumsum(sizes[order]), most, "right"))  # the first that is too many
-    if out == len(words):
+    n_fitting = int(np.searchsorted(np.cumsum(sizes[order]), most, "right"))
+    if n_fitting == len(words):
         return EVERYTHING
-    first, beyond = (bisect_right(THRESHOLDS, int(words[order[place]])) for place in (0, out))
-    return THRESHOLDS[max(first, beyond - 1)]
+    # the places in the grid behind the first key, and behind the first that is too many
+    behind_first = bisect_right(THRESHOLDS, int(words[order[0]]))
+    behind_last = bisect_right(THRESHOLDS, int(words[order[n_fitting]]))
+    return THRESHOLDS[max(behind_first, behind_last - 1)]
 
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class LayeredCounts(Generic[Key]):
-    """How often each key, such as a row, is held: a sum of layers that never change, so that versions share them.
+    """How often each key, such as a row, is held.
 
-    An edit appends a layer with what it changes. Neighbours of similar size become one, so there are few layers, and n
-    edits cost O(n log n).
+    It is a sum of layers that never change, so that versions share them.
+
+    An edit appends a layer with what it changes. Neighbours of similar size become one, so there
+    are few layers, and n edits cost O(n log n).
     """
 
     def __init__(self, layers: tuple[Mapping[Key, int], ...] = ()) -> None:
         self._layers = layers
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_layers": (self.counts(),)}  # a key that was removed is still in two layers: copies do not have it
+        # a key that was removed is still in two layers: copies must not have it
+        return {"_layers": (self.counts(),)}
 
     def count(self, key: Key) -> int:
         """Return how often a key is held."""
@@ -257,7 +289,8 @@ class LayeredCounts(Generic[Key]):
 
     def plus(self, entries: Mapping[Key, int], sign: int = 1) -> LayeredCounts[Key]:
         """Return the counts with these entries added or, with sign -1, removed."""
-        layers: list[Mapping[Key, int]] = [*self._layers, {key: sign * n for key, n in entries.items()}]
+        new_layer = {key: sign * n for key, n in entries.items()}
+        layers: list[Mapping[Key, int]] = [*self._layers, new_layer]
         while len(layers) > 1 and len(layers[-2]) <= 2 * len(layers[-1]):
             layers[-2:] = [_sum_of(layers[-2:])]
         if len(layers) == 1:

@@ -1,22 +1,25 @@
-"""The documents that a model keeps: what its layout and its weights are functions of, as kept rows are for a table.
+"""The documents that a model keeps, as it keeps the rows of a table.
 
-Kept is every distinct document whose hash lies below a threshold, with how it was cut into windows and how often it is
-stored (:mod:`hammemo.stores.kept`); up to `MOST_TOKENS` tokens, all of them. They are held as integer codes, one
-document after the other, in the order of their hashes; documents with equal hashes stay apart. Small edits go into an
-overlay, as in :mod:`hammemo.stores.kept_rows`. A row that such a model learns alone, by `partial_fit` or `learn_one`,
-is a document with one window.
+Its layout and its weights are functions of them. Kept is every distinct document whose hash lies
+below a threshold, with how it was cut into windows and how often it is stored
+(:mod:`hammemo.stores.kept`); up to `MOST_TOKENS` tokens, all of them. They are held as integer
+codes, one document after the other, in the order of their hashes; documents with equal hashes stay
+apart. Small edits go into an overlay, as in :mod:`hammemo.stores.kept_rows`. A row that such a
+model learns alone, by `partial_fit` or `learn_one`, is a document with one window.
 
-A document of more than an eighth of the tokens is not kept. Its hash is, so that the model knows that it does not hold
-everything, and a sample of its pieces, so that a vote can be fitted.
+A document of more than an eighth of the tokens is not kept. Its hash is, so that the model knows
+that it does not hold everything, and a sample of its pieces, so that a vote can be fitted.
 
-A document may belong to a case, such as a user: then a hash of the case's id is kept with it, so that all documents of
-a case are found again, whatever batches they came in. Equal documents of two cases are two entries here. What is chosen
-and fitted depends on the documents alone (`Documents.without_cases`).
+A document may belong to a case, such as a user: then a hash of the case's id is kept with it, so
+that all documents of a case are found again, whatever batches they came in. Equal documents of two
+cases are two entries here. What is chosen and fitted depends on the documents alone
+(`Documents.without_cases`).
 
-**The documents themselves are stored**, token by token, in plain text: anyone with the model can read them. Of a case,
-only the hash of its id is stored: anyone with the model can test whether an id is there.
+**The documents themselves are stored**, token by token, in plain text: anyone with the model can
+read them. Of a case, only the hash of its id is stored: anyone with the model can test whether an
+id is there.
 
-What a stream is: the facts by which a model of documents is chosen.
+`StreamFacts` says what a stream is: the facts by which a model of documents is chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -46,7 +49,7 @@ from hammemo.stores.documents import (
     in_parts,
     longest,
     not_kept,
-    summed,
+    sum_documents,
 )
 from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 _SMALL_EDIT: Final = 256
-"""Edits of up to this number of tokens go into the overlay; so do those of up to 1/32 of the base."""
+"""Edits of up to so many tokens go into the overlay; so do those of up to 1/32 of the base."""
 
 _SMALL_OVERLAY: Final = 1024
 """An overlay of up to this number of documents stays one, however small the base is."""
@@ -73,7 +76,9 @@ _SMALL_OVERLAY: Final = 1024
 
 @dataclass(frozen=True, eq=False)
 class KeptDocuments(Kept):
-    """Documents with hashes below a threshold, and how often each is stored: a value that never changes.
+    """Documents with hashes below a threshold, and how often each is stored.
+
+    It is a value that never changes.
 
     Parameters
     ----------
@@ -101,13 +106,15 @@ class KeptDocuments(Kept):
     long: LayeredCounts[int] = field(default_factory=LayeredCounts)
 
     @classmethod
-    def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptDocuments:
+    def empty(
+        cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING
+    ) -> KeptDocuments:
         """Return one with no documents, and room for `most` tokens."""
         return cls(h, seed, MOST_TOKENS if most is None else most, threshold)
 
     def __getstate__(self) -> dict[str, Any]:
-        base = self.base  # a document that was forgotten is in base and overlay still: copies do not have it
-        return {name: value for name, value in vars(base).items() if name != "base"}
+        # a document that was forgotten is in base and overlay still: copies must not have it
+        return {name: value for name, value in vars(self.base).items() if name != "base"}
 
     def __len__(self) -> int:
         return len(self.base.held.without_cases)
@@ -145,11 +152,14 @@ class KeptDocuments(Kept):
     @cached_property
     def base(self) -> KeptDocuments:
         """The same documents without an overlay, and no more than there is room for."""
+        if not self.overlay.n_entries:
+            return self.bound()
+        base = replace(self, overlay=LayeredCounts())
         counts = self.overlay.counts()
-        made = replace(self, overlay=LayeredCounts()) if self.overlay.n_entries else self
         if counts:
-            made = replace(made, held=summed([self.held, Documents.of_keys(counts, self.seed)]))
-        return made.bounded()
+            changes = Documents.of_keys(counts, self.seed)
+            base = replace(base, held=sum_documents([self.held, changes]))
+        return base.bound()
 
     @property
     def lowest_threshold(self) -> int:
@@ -158,52 +168,69 @@ class KeptDocuments(Kept):
 
     def facts(self, n_labels: int) -> StreamFacts:
         """Return what the documents tell of the stream, with this many labels."""
-        held = self.base.held.without_cases
-        mean_length = exact_sum(held.lengths, held.counts) / max(int(held.counts.sum()), 1)  # up to 2^93
-        return StreamFacts(n_labels, mean_length, repeated_share(held.codes, held.lengths))
+        documents = self.base.held.without_cases
+        n_tokens = exact_sum(documents.lengths, documents.counts)  # up to 2^93
+        mean_length = n_tokens / max(int(documents.counts.sum()), 1)
+        return StreamFacts(n_labels, mean_length, share_repeats(documents.codes, documents.lengths))
 
     @property
     def cutting(self) -> Cutting | None:
         """How all documents were cut; None where there are none, or two ways."""
         cuttings = {(way.short, way.pad) for way in self.base.held.ways if way != ROW}
-        return Cutting(*cuttings.pop()) if len(cuttings) == 1 else None  # type: ignore[arg-type]
+        if len(cuttings) != 1:
+            return None
+        short, pad = cuttings.pop()
+        return Cutting(short, pad)  # type: ignore[arg-type]
 
-    def changed(self, examples: Examples, sign: int) -> KeptDocuments:
-        """Return it with examples learnt or, with sign -1, forgotten, each a row of its own.
+    def edit(self, examples: Examples, sign: int) -> KeptDocuments:
+        """Return it with examples learned or, with sign -1, forgotten, each a row of its own.
 
-        Of documents that are kept whole, no single windows are forgotten: the document would still hold them.
+        Of documents that are kept whole, no single windows are forgotten: the document would still
+        hold them.
         """
         tokens = examples.contexts.vocabulary.union(examples.labels)
         labels = tokens.find(examples.labels)[examples.label_ranks]
         ranks = np.column_stack([examples.contexts.ranks_in(tokens), labels])
         lengths = np.full(len(examples), self.h + 1, np.int64)
-        rows = replace(Documents.of(tokens, ranks.ravel(), lengths, ROW, self.seed), counts=examples.multiplicity)
+        rows = Documents.of(tokens, ranks.ravel(), lengths, ROW, seed=self.seed)
+        rows = replace(rows, counts=examples.multiplicity)
         if sign < 0 and self.has_documents and not all(self._holds(rows)):
             raise NotStoredError(
-                "The model keeps whole documents, and these examples were not learnt as rows: a kept document would "
-                "still hold them. Nothing was changed. Forget whole documents: forget_stream(documents)."
+                "The model keeps whole documents, and these examples were not learnt as rows: "
+                "a kept document would still hold them. Nothing was changed. "
+                "Forget whole documents: forget_stream(documents)."
             )
         return self.with_documents(rows, sign)
 
     def _holds(self, documents: Documents) -> list[bool]:
         """Return whether each of these is kept at least this often."""
-        documents = summed([documents])
-        held, keys = self.held.copies(documents), documents.as_keys()
-        times = zip(held, keys, documents.counts.tolist(), strict=True)
-        return [copies[key[1]] + self.overlay.count(key) >= wanted for copies, key, wanted in times]
+        documents = sum_documents([documents])
+        kept = zip(
+            self.held.copies(documents), documents.as_keys(), documents.counts.tolist(), strict=True
+        )
+        return [copies[key[1]] + self.overlay.count(key) >= times for copies, key, times in kept]
 
     def with_documents(self, documents: Documents, sign: int) -> KeptDocuments:
-        """Return it with these learnt or, with sign -1, forgotten; NotStoredError if one would be kept and is not."""
+        """Return it with these learned or, with sign -1, forgotten.
+
+        NotStoredError says that one would be kept and is not.
+        """
         low = documents.below(self.threshold)
         if sign < 0 and self.has_cases:
             low = self._whose(low)
         if len(low.codes) <= max(_SMALL_EDIT, len(self.held.codes) // 32):
-            return self._overlaid(low, sign)
+            return self._edit_overlay(low, sign)
         base = self.base
         low = low.below(base.threshold)
-        return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)])).bounded()
+        changes = replace(low, counts=sign * low.counts)
+        return replace(base, held=sum_documents([base.held, changes])).bound()
 
-    def with_windows(self, block: Block, labels: Vocabulary | None, sign: int) -> KeptDocuments:  # noqa: ARG002
+    def with_windows(
+        self,
+        block: Block,  # noqa: ARG002
+        labels: Vocabulary | None,  # noqa: ARG002
+        sign: int,  # noqa: ARG002
+    ) -> KeptDocuments:
         """Return it as it is: documents are kept whole, by `Keeper`."""
         return self
 
@@ -212,87 +239,127 @@ class KeptDocuments(Kept):
 
         Copies without a case go first. Those of cases follow where it is clear whose they are.
         """
-        documents, found = summed([documents]), Counter[Key]()
-        later: defaultdict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
-        for key, times in self.overlay.counts().items():
-            later[key[0], *key[2:]][key[1]] += times
-        counts = zip(documents.as_keys(), self.held.copies(documents), documents.counts.tolist(), strict=True)
-        for (way, case, *tokens), copies, wanted in counts:
-            copies.update(later[way, *tokens])
-            taken = {case: wanted} if case != NO_CASE else _copies_to_forget(copies, wanted)
-            found.update({(way, owner, *tokens): times for owner, times in taken.items()})
-        return Documents.of_keys(found, self.seed)
+        documents = sum_documents([documents])
+        # of each document, how much more often each case has it by the overlay
+        in_overlay: defaultdict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
+        for (way, case, *tokens), times in self.overlay.counts().items():
+            in_overlay[way, *tokens][case] += times
+        to_forget = Counter[Key]()
+        asked_documents = zip(
+            documents.as_keys(), self.held.copies(documents), documents.counts.tolist(), strict=True
+        )
+        for (way, case, *tokens), copies, times in asked_documents:
+            copies.update(in_overlay[way, *tokens])
+            by_case = {case: times} if case != NO_CASE else _copies_to_forget(copies, times)
+            to_forget.update({(way, owner, *tokens): n for owner, n in by_case.items()})
+        return Documents.of_keys(to_forget, self.seed)
 
     def of_cases(self, cases: Words) -> dict[tuple[int, int], Counter[Key]]:
-        """Return all documents of some cases, given the hashes of these, and how often each is stored."""
-        found: dict[tuple[int, int], Counter[Key]] = {(first, second): Counter() for first, second in cases.tolist()}
-        held = self.held.chosen(np.flatnonzero(np.isin(self.held.cases[:, 0], cases[:, 0])))
-        for key, times in [*zip(held.as_keys(), held.counts.tolist(), strict=True), *self.overlay.counts().items()]:
-            if key[1] in found:
-                found[key[1]][key] += times
-        return {case: +documents for case, documents in found.items()}
+        """Return all documents of some cases, and how often each is stored.
+
+        `cases` has the hashes of their ids.
+        """
+        by_case: dict[tuple[int, int], Counter[Key]] = {
+            (first, second): Counter() for first, second in cases.tolist()
+        }
+        may_be = self.held.choose(np.flatnonzero(np.isin(self.held.cases[:, 0], cases[:, 0])))
+        in_base = zip(may_be.as_keys(), may_be.counts.tolist(), strict=True)
+        for key, times in [*in_base, *self.overlay.counts().items()]:
+            if key[1] in by_case:
+                by_case[key[1]][key] += times
+        return {case: +documents for case, documents in by_case.items()}
 
     def of_ids(self, ids: Sequence[Any]) -> KeptDocuments:
         """Return all documents of the cases with these ids, or refuse an id that has none."""
         words = case_words(ids)
-        found = self.of_cases(words)
+        by_case = self.of_cases(words)
         for name, case in zip(ids, map(tuple, words.tolist()), strict=True):
-            if not found[case]:
+            if not by_case[case]:
                 raise _other_events(name, is_known=False)
-        return self._only(Counter({key: times for documents in found.values() for key, times in documents.items()}))
+        together = Counter(
+            {key: times for documents in by_case.values() for key, times in documents.items()}
+        )
+        return self._only(together)
 
-    def of_events(self, documents: Iterable[Any], cases: Iterable[Any], way: Way) -> tuple[KeptDocuments, list[Array]]:
+    def of_events(
+        self, documents: Iterable[Any], cases: Iterable[Any], way: Way
+    ) -> tuple[KeptDocuments, list[Array]]:
         """Return the kept documents that hold lists of events, each with the id of its case.
 
-        The events of a case are all that it holds, or those of some of its documents (`matched_documents`). Of a case
-        without kept documents, one that was learnt without a case is taken.
+        The events of a case are all that it holds, or those of some of its documents
+        (`match_documents`). Of a case without kept documents, one that was learned without a case
+        is taken.
 
         Returns
         -------
-        found : KeptDocuments
+        documents : KeptDocuments
         beyond : list of ndarray
-            Events that are not kept and need not be: above the threshold, too long or, cut in this way, too short.
+            Events that are not kept and need not be: above the threshold, too long or, cut in this
+            way, too short.
         """
-        pairs = [(events, name) for events, name in with_cases(map(document, documents), cases) if len(events)]
-        given = self._given([events for events, _ in pairs], case_words([name for _, name in pairs]), way)
-        held, found, beyond = self.of_cases(given.cases), Counter[Key](), []
-        may_lack = ~self.are_low(given.words) | (given.lengths <= way.n_context(self.h)) | (given.lengths > longest())
-        for i, key in enumerate(given.as_keys()):
-            left, plain = held[key[1]], (way, NO_CASE, *key[2:])
-            taken = matched_documents(key, left)
-            if not left and all(self._holds(Documents.of_keys({plain: found[plain] + 1}, self.seed))):
-                taken = Counter([plain])
-            if taken:
-                found.update(taken)
-                held[key[1]] = left - taken
+        pairs = [
+            (events, name)
+            for events, name in with_cases(map(document, documents), cases)
+            if len(events)
+        ]
+        words = case_words([name for _, name in pairs])
+        lists = self._documents_of([events for events, _ in pairs], words, way)
+        by_case = self.of_cases(lists.cases)
+        matches = Counter[Key]()
+        beyond = []
+        may_lack = (
+            ~self.are_low(lists.words)
+            | (lists.lengths <= way.n_context(self.h))
+            | (lists.lengths > longest())
+        )
+        for i, key in enumerate(lists.as_keys()):
+            events, name = pairs[i]
+            left = by_case[key[1]]
+            match = match_documents(key, left)
+            if not left:
+                # perhaps it was learned without a case
+                plain = (way, NO_CASE, *key[2:])
+                if all(self._holds(Documents.of_keys({plain: matches[plain] + 1}, self.seed))):
+                    match = Counter([plain])
+            if match:
+                matches.update(match)
+                by_case[key[1]] = left - match
             elif may_lack[i]:
-                beyond.append(pairs[i][0])
+                beyond.append(events)
             else:
-                raise _other_events(pairs[i][1], is_known=bool(left))
-        return self._only(found), beyond
+                raise _other_events(name, is_known=bool(left))
+        return self._only(matches), beyond
 
-    def _given(self, documents: list[Array], cases: Words, way: Way) -> Documents:
-        if not documents:
+    def _documents_of(self, lists: list[Array], cases: Words, way: Way) -> Documents:
+        """Return lists of events as documents."""
+        if not lists:
             return NONE
-        tokens, ranks = factorize(joined(documents))
-        return Documents.of(tokens, ranks, np.array(list(map(len, documents)), np.int64), way, self.seed, cases)
+        tokens, ranks = factorize(joined(lists))
+        lengths = np.array(list(map(len, lists)), np.int64)
+        return Documents.of(tokens, ranks, lengths, way, seed=self.seed, cases=cases)
 
-    def _only(self, documents: Counter[Key]) -> KeptDocuments:
+    def _only(self, counts: Counter[Key]) -> KeptDocuments:
         """Return one that keeps just these."""
-        held = summed([Documents.of_keys(documents, self.seed)])
-        return KeptDocuments(self.h, self.seed, max(self.most, len(held.codes)), held=held)
+        documents = sum_documents([Documents.of_keys(counts, self.seed)])
+        most = max(self.most, len(documents.codes))
+        return KeptDocuments(self.h, self.seed, most, held=documents)
 
-    def _overlaid(self, documents: Documents, sign: int) -> KeptDocuments:
+    def _edit_overlay(self, documents: Documents, sign: int) -> KeptDocuments:
+        """Return it with some documents stored more or less often: a change of the overlay."""
         if sign < 0 and not all(self._holds(documents)):
             raise not_kept()
         entries: Counter[Key] = Counter()
         for key, times in zip(documents.as_keys(), documents.counts.tolist(), strict=True):
             entries[key] += times
         kept = replace(self, overlay=self.overlay.plus(entries, sign))
-        return kept.base if kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.held) // 16) else kept
+        is_large = kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.held) // 16)
+        return kept.base if is_large else kept
 
     def with_long(self, words: Mapping[int, int], sign: int) -> KeptDocuments:
-        """Return it with documents learnt or forgotten that are too long to be kept, given their hashes."""
+        """Return it with documents learned or forgotten that are too long to be kept.
+
+        `words` has their hashes, and how often each comes.
+        """
         if not words:
             return self
         if sign < 0 and any(self.long.count(word) < times for word, times in words.items()):
@@ -300,30 +367,34 @@ class KeptDocuments(Kept):
         return replace(self, long=self.long.plus(words, sign))
 
     def plus(self, other: ModelStore, sign: int) -> KeptDocuments | None:
-        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
-        kept, documents, rows = other.kept, other.kept_documents, other.kept_rows
-        if (
-            kept is None
-            or kept.h != self.h
-            or not (kept.holds_all or (documents is not None and kept.seed == self.seed))
-        ):
+        """Return what both keep or, with sign -1, without the other's.
+
+        None says that the other tells too little.
+        """
+        kept = other.kept
+        documents = other.kept_documents
+        if kept is None or kept.h != self.h:
             return None
-        if rows is not None:
-            return self.changed(rows.examples(), sign)
+        is_alike = documents is not None and kept.seed == self.seed
+        if not (kept.holds_all or is_alike):
+            return None
+        if other.kept_rows is not None:
+            return self.edit(other.kept_rows.examples(), sign)
         if documents is None:
             return None
-        theirs, mine = documents.base, self
-        if theirs.seed == self.seed:
-            mine = self.below(theirs.threshold)
-        elif len(theirs):
-            theirs = replace(theirs, held=summed([theirs.held.hashed(self.seed)]))
-        return mine.with_documents(theirs.held, sign).with_long(theirs.long.counts(), sign)
+        added = documents.base
+        whole = self
+        if added.seed == self.seed:
+            whole = self.below(added.threshold)
+        elif len(added):
+            added = replace(added, held=sum_documents([added.held.hash(self.seed)]))
+        return whole.with_documents(added.held, sign).with_long(added.long.counts(), sign)
 
-    def emptied(self) -> KeptDocuments:
+    def empty_copy(self) -> KeptDocuments:
         """Return one of the same layout with nothing in it."""
         return KeptDocuments(self.h, self.seed, self.most, self.threshold)
 
-    def bounded(self) -> KeptDocuments:
+    def bound(self) -> KeptDocuments:
         """Return no more documents than there is room for."""
         if len(self.held.codes) <= self.most:
             return self
@@ -337,127 +408,199 @@ class KeptDocuments(Kept):
         return replace(base, threshold=threshold, held=base.held.below(threshold))
 
     def batches(self) -> Iterator[Examples]:
-        """Yield the windows of all documents, with how often each is stored, in the order of the hashes."""
-        documents, numbers, sizes = self._pieces()
-        for part in in_parts(sizes * self.h, TOKENS_AT_ONCE):
-            yield self._windows(documents[part], numbers[part]).with_used_labels()
+        """Yield the windows of all documents in the order of the hashes."""
+        pieces = self._pieces()
+        for part in in_parts(pieces.sizes * self.h, TOKENS_AT_ONCE):
+            windows = self._windows(pieces.documents[part], pieces.numbers[part])
+            yield windows.with_used_labels()
 
     def fitting_sample(self, vote: Vote) -> Examples:
-        """Return the examples to fit a vote to: the windows, or the pieces of documents, with the lowest hashes."""
+        """Return the windows, or pieces of documents, with the lowest hashes.
+
+        A vote is fitted to them.
+        """
         most = int(getattr(vote, "sample", 50_000))
         if vote.keeps_cases:
             return self._lowest_pieces(most)
         rows = KeptRows.empty(self.h, self.seed, most)
         for examples in self.batches():
-            rows = rows.changed(examples, 1)
+            rows = rows.edit(examples, 1)
         return rows.examples()
 
     def _lowest_pieces(self, most: int) -> Examples:
         """Return pieces of documents with at most this many examples, but one piece at least.
 
-        No piece comes before its document in the order, so where some documents are kept only, those that are not kept
-        change nothing while the sample is small.
+        No piece comes before its document in the order, so where some documents are kept only,
+        those that are not kept change nothing while the sample is small.
         """
-        documents, numbers, sizes = self._pieces()
-        words = self.base.held.without_cases.words[documents]
-        words = np.where(numbers == 0, words, np.maximum(words, mix(words + numbers.astype(np.uint64))))
+        pieces = self._pieces()
+        words = self.base.held.without_cases.words[pieces.documents]
+        later_words = np.maximum(words, mix(words + pieces.numbers.astype(np.uint64)))
+        words = np.where(pieces.numbers == 0, words, later_words)
         order = np.argsort(words, kind="stable")
-        found, n_examples, n_pieces = [self._windows(documents[:0], numbers[:0])], 0, 0
-        for part in in_parts(np.minimum(sizes, most)[order], max(most, 1)):
-            examples = self._windows(documents[order[part]], numbers[order[part]])
+        samples = [self._windows(pieces.documents[:0], pieces.numbers[:0])]
+        n_examples = 0
+        n_pieces = 0
+        for part in in_parts(np.minimum(pieces.sizes, most)[order], max(most, 1)):
+            places = order[part]
+            examples = self._windows(pieces.documents[places], pieces.numbers[places])
             assert examples.cases is not None
             ends = n_examples + np.cumsum(np.bincount(examples.cases, minlength=len(part)))
-            fit = max(int(np.searchsorted(ends, most, "right")), int(not n_examples))
-            chosen = np.flatnonzero(examples.cases < fit)
-            found.append(replace(examples.rows(chosen), cases=examples.cases[chosen] + n_pieces))
-            n_examples, n_pieces = n_examples + len(chosen), n_pieces + len(part)
-            if fit < len(part):
+            n_fitting = max(int(np.searchsorted(ends, most, "right")), int(not n_examples))
+            rows = np.flatnonzero(examples.cases < n_fitting)
+            samples.append(replace(examples.rows(rows), cases=examples.cases[rows] + n_pieces))
+            n_examples += len(rows)
+            n_pieces += len(part)
+            if n_fitting < len(part):
                 break
-        return Examples(
-            Contexts.with_ranks(found[0].contexts.vocabulary, np.concatenate([one.contexts.ranks for one in found])),
-            np.concatenate([one.label_ranks for one in found]),
-            found[0].labels,
-            np.concatenate([one.multiplicity for one in found]),
-            np.concatenate([one.cases for one in found if one.cases is not None]),
-        ).with_used_labels()
+        vocabulary = samples[0].contexts.vocabulary
+        ranks = np.concatenate([sample.contexts.ranks for sample in samples])
+        together = Examples(
+            contexts=Contexts.with_ranks(vocabulary, ranks),
+            label_ranks=np.concatenate([sample.label_ranks for sample in samples]),
+            labels=samples[0].labels,
+            multiplicity=np.concatenate([sample.multiplicity for sample in samples]),
+            cases=np.concatenate([sample.cases for sample in samples if sample.cases is not None]),
+        )
+        return together.with_used_labels()
 
-    def _pieces(self) -> tuple[Ints, Ints, Ints]:
-        """Return the pieces of all documents: whose each is, the how manieth it is there, and how many targets."""
-        held = self.base.held.without_cases
-        targets = held.lengths - self.n_contexts(held)
+    def _pieces(self) -> Pieces:
+        """Return the pieces of all documents."""
+        documents = self.base.held.without_cases
+        targets = documents.lengths - self.n_contexts(documents)
         n_pieces = -(-targets // PIECE)
-        documents = np.repeat(np.arange(len(held)), n_pieces)
-        numbers = np.arange(len(documents)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
-        return documents, numbers, np.minimum(targets[documents] - numbers * PIECE, PIECE)
+        owners = np.repeat(np.arange(len(documents)), n_pieces)
+        firsts = np.cumsum(n_pieces) - n_pieces
+        numbers = np.arange(len(owners)) - np.repeat(firsts, n_pieces)
+        return Pieces(owners, numbers, np.minimum(targets[owners] - numbers * PIECE, PIECE))
 
-    def n_contexts(self, held: Documents) -> Ints:
+    def n_contexts(self, documents: Documents) -> Ints:
         """Return for each document how many tokens at its beginning are context only."""
-        return np.array([way.n_context(self.h) for way in held.ways], np.int64)[held.way_codes]
+        by_way = np.array([way.n_context(self.h) for way in documents.ways], np.int64)
+        return by_way[documents.way_codes]
 
     def _windows(self, documents: Ints, numbers: Ints) -> Examples:
         """Return the windows of some pieces, each piece a case, numbered in this order."""
-        held = self.base.held.without_cases
-        pads = Vocabulary.of(way.pad for way in held.ways if way.pad is not None)
-        vocabulary = held.tokens.union(pads)
-        ranks = np.append(-1, vocabulary.find(held.tokens))
-        filler = np.array([_rank(vocabulary, way.pad) for way in held.ways] or [0], np.int64)
-        starts, ways = held.starts[documents], held.way_codes[documents]
-        first = starts + self.n_contexts(held)[documents] + numbers * PIECE
-        sizes = np.minimum(starts + held.lengths[documents] - first, PIECE)
+        base = self.base.held.without_cases
+        pads = Vocabulary.of(way.pad for way in base.ways if way.pad is not None)
+        vocabulary = base.tokens.union(pads)
+        ranks = np.append(-1, vocabulary.find(base.tokens))  # of each code; 0 is an empty place
+        filler = np.array([_rank(vocabulary, way.pad) for way in base.ways] or [0], np.int64)
+        # the place of each target, and of which piece it is
+        starts = base.starts[documents]
+        ways = base.way_codes[documents]
+        first = starts + self.n_contexts(base)[documents] + numbers * PIECE
+        sizes = np.minimum(starts + base.lengths[documents] - first, PIECE)
         cases = np.repeat(np.arange(len(documents)), sizes)
         places = np.arange(len(cases)) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
-        labels = ranks[held.codes[places]]
-        learnt = labels >= 0
-        for code, way in enumerate(held.ways):
+        labels = ranks[base.codes[places]]
+        # without those that were not learned: empty places, and labels that a way leaves out
+        is_learned = labels >= 0
+        for code, way in enumerate(base.ways):
             if way.classes is not None:
-                chosen = Vocabulary.of(way.classes).find(vocabulary) >= 0
-                learnt &= (ways[cases] != code) | np.append(chosen, False)[labels]  # rank -1 reads the last entry
-        places, cases, labels = places[learnt], cases[learnt], labels[learnt]
+                is_class = Vocabulary.of(way.classes).find(vocabulary) >= 0
+                is_class = np.append(is_class, False)  # rank -1 reads the last entry
+                is_learned &= (ways[cases] != code) | is_class[labels]
+        places = places[is_learned]
+        cases = cases[is_learned]
+        labels = labels[is_learned]
+        # the contexts, with what the document was filled up with before its beginning
         inside = places[:, None] + np.arange(-self.h, 0)
         outside = inside < starts[cases][:, None]
-        contexts = ranks[held.codes[np.where(outside, 0, inside)]] if len(places) else inside
+        contexts = ranks[base.codes[np.where(outside, 0, inside)]] if len(places) else inside
         contexts = np.where(outside, filler[ways[cases]][:, None], contexts)
-        times = held.counts[documents][cases]
-        return Examples(Contexts.with_ranks(vocabulary, contexts), labels, vocabulary, times, cases)
+        return Examples(
+            contexts=Contexts.with_ranks(vocabulary, contexts),
+            label_ranks=labels,
+            labels=vocabulary,
+            multiplicity=base.counts[documents][cases],
+            cases=cases,
+        )
 
     def state(self) -> dict[str, Array]:
         """Return what is kept as canonical arrays."""
-        held, long = self.base.held, sorted(self.long.counts().items())
+        documents = self.base.held
+        long = sorted(self.long.counts().items())
+        cases = {"cases": documents.cases} if documents.has_cases else {}
         return {
-            **{f"tokens.{name}": array for name, array in held.tokens.arrays().items()},
-            "codes": held.codes,
-            "lengths": narrow(held.lengths),
-            "ways": np.frombuffer(json.dumps(held.ways).encode(), np.uint8),
-            "way_codes": narrow(held.way_codes),
-            "counts": narrow(held.counts),
-            **({"cases": held.cases} if held.has_cases else {}),
+            **{f"tokens.{name}": array for name, array in documents.tokens.arrays().items()},
+            "codes": documents.codes,
+            "lengths": narrow(documents.lengths),
+            "ways": np.frombuffer(json.dumps(documents.ways).encode(), np.uint8),
+            "way_codes": narrow(documents.way_codes),
+            "counts": narrow(documents.counts),
+            **cases,
             "long_words": np.array([word for word, _ in long], np.uint64),
             "long_counts": narrow(np.array([times for _, times in long], np.int64)),
         }
 
-    def restored(self, stored: StoredArrays) -> KeptDocuments:
+    def restore(self, stored: StoredArrays) -> KeptDocuments:
         """Return one of this layout with these arrays, checked: undo `state`."""
-        tokens = Vocabulary.from_arrays(stored.part("tokens"))
-        counts = stored.multiplicities("counts", (None,), least=1, below=MAX_EXAMPLES).astype(np.int64)
-        lengths = stored.multiplicities("lengths", (len(counts),), least=1, below=2**40).astype(np.int64)
-        codes = stored.whole_numbers("codes", (int(lengths.sum()),), below=len(tokens) + 1)
-        ways = _stored_ways(stored.take("ways", "uint8", (None,)).tobytes())
-        way_codes = stored.whole_numbers("way_codes", (len(counts),), below=max(len(ways), 1)).astype(np.int64)
-        long = stored.ascending("long_words", "uint64").tolist()
-        times = stored.multiplicities("long_counts", (len(long),), least=1, below=MAX_EXAMPLES).tolist()
-        words, cases = np.zeros(len(counts), np.uint64), np.zeros((len(counts), 2), np.uint64)
         has_cases = "cases" in stored
-        cases = stored.take("cases", "uint64", (len(counts), 2)) if has_cases else cases
-        given = Documents(tokens, codes, lengths, ways, way_codes, counts, words, cases).hashed(self.seed)
-        held = summed([given])
-        kept = replace(self, held=held, long=LayeredCounts((dict(zip(long, times, strict=True)),)))
-        same = held.tokens == tokens and held.ways == ways and np.array_equal(held.codes, codes)
-        same = same and np.array_equal(held.words, given.words) and np.array_equal(held.way_codes, way_codes)
-        same = same and np.array_equal(held.cases, cases) and held.has_cases == has_cases
-        proper = (lengths > kept.n_contexts(held)).all() if same else False
-        if not proper or given.below(self.threshold) is not given or not _are_rows(held, self.h):
-            raise ValueError("the kept documents are not in canonical order, or their hashes are above the threshold")
+        listed = self._read_documents(stored)
+        long_words = stored.ascending("long_words", "uint64").tolist()
+        shape = (len(long_words),)
+        times = stored.multiplicities("long_counts", shape, least=1, below=MAX_EXAMPLES).tolist()
+        long: LayeredCounts[int] = LayeredCounts((dict(zip(long_words, times, strict=True)),))
+        documents = sum_documents([listed])
+        kept = replace(self, held=documents, long=long)
+        is_canonical = (
+            documents.tokens == listed.tokens
+            and documents.ways == listed.ways
+            and np.array_equal(documents.codes, listed.codes)
+            and np.array_equal(documents.words, listed.words)
+            and np.array_equal(documents.way_codes, listed.way_codes)
+            and np.array_equal(documents.cases, listed.cases)
+            and documents.has_cases == has_cases
+        )
+        if (
+            not is_canonical
+            or not (listed.lengths > kept.n_contexts(documents)).all()
+            or listed.below(self.threshold) is not listed
+            or not _are_rows(documents, self.h)
+        ):
+            raise ValueError(
+                "the kept documents are not in canonical order, "
+                "or their hashes are above the threshold"
+            )
         return kept
+
+    def _read_documents(self, stored: StoredArrays) -> Documents:
+        """Return the documents of a file as they are listed there, with their hashes."""
+        tokens = Vocabulary.from_arrays(stored.part("tokens"))
+        counts = stored.multiplicities("counts", (None,), least=1, below=MAX_EXAMPLES)
+        shape = (len(counts),)
+        lengths = stored.multiplicities("lengths", shape, least=1, below=2**40).astype(np.int64)
+        codes = stored.whole_numbers("codes", (int(lengths.sum()),), below=len(tokens) + 1)
+        ways = _read_ways(stored.take("ways", "uint8", (None,)).tobytes())
+        way_codes = stored.whole_numbers("way_codes", shape, below=max(len(ways), 1))
+        cases = np.zeros((len(counts), 2), np.uint64)
+        if "cases" in stored:
+            cases = stored.take("cases", "uint64", (len(counts), 2))
+        documents = Documents(
+            tokens=tokens,
+            codes=codes,
+            lengths=lengths,
+            ways=ways,
+            way_codes=way_codes.astype(np.int64),
+            counts=counts.astype(np.int64),
+            words=np.zeros(len(counts), np.uint64),
+            cases=cases,
+        )
+        return documents.hash(self.seed)
+
+
+class Pieces(NamedTuple):
+    """The pieces of all documents, in which a vote leaves out their targets."""
+
+    documents: Ints
+    """Whose each is."""
+
+    numbers: Ints
+    """Its number in the document."""
+
+    sizes: Ints
+    """How many targets it has."""
 
 
 class Keeper:
@@ -483,10 +626,13 @@ class Keeper:
     def __init__(self, store: ModelStore | None, way: Way, sign: int = 1) -> None:
         self.store = store
         self.could_tell = True
-        self._way, self._sign = way, sign
+        self._way = way
+        self._sign = sign
         self._labels = None if way.classes is None else Vocabulary.of(way.classes)
         self._waiting: list[Documents] = []
-        """Documents that are put among those that are kept when they are as many: so each is moved a few times."""
+        """Documents that are put among those that are kept when they are as many.
+
+        So each is moved a few times."""
 
     def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks as they are, after a look at each."""
@@ -499,97 +645,111 @@ class Keeper:
             self._take(cutter.cut(block), kept.threshold)
             n_waiting = sum(len(documents.codes) for documents in self._waiting)
             if n_waiting > max(TOKENS_AT_ONCE, len(kept.held.codes)):
-                kept = self._kept_with_waiting(kept)
+                kept = self._keep_waiting(kept)
             yield block
         self._take(cutter.finish(), kept.threshold)
-        kept = self._kept_with_waiting(kept).with_long(cutter.long, self._sign)
+        kept = self._keep_waiting(kept).with_long(cutter.long, self._sign)
         self.store = None if self.store is None else self.store.with_kept(kept)
 
     def _windows_through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Store the windows of each block, where windows are stored."""
         for block in blocks:
-            self.store = None if self.store is None else self.store.with_windows(block, self._labels, self._sign)
+            if self.store is not None:
+                self.store = self.store.with_windows(block, self._labels, self._sign)
             yield block
 
-    def _take(self, found: Iterable[Documents], threshold: int) -> None:
-        for documents in found:
-            low = documents.below(threshold)
-            self.could_tell &= low is documents
+    def _take(self, documents: Iterable[Documents], threshold: int) -> None:
+        """Let documents that are to be kept wait."""
+        for part in documents:
+            low = part.below(threshold)
+            self.could_tell &= low is part
             self._waiting.append(low)
 
-    def _kept_with_waiting(self, kept: KeptDocuments) -> KeptDocuments:
-        documents, self._waiting = summed(self._waiting), []
+    def _keep_waiting(self, kept: KeptDocuments) -> KeptDocuments:
+        """Return what is kept with the documents that wait."""
+        documents = sum_documents(self._waiting)
+        self._waiting = []
         return kept.with_documents(documents, self._sign)
 
 
-def matched_documents(events: Key, held: Counter[Key]) -> Counter[Key]:
-    """Return the documents of a case that hold these events; nothing if the events are not theirs.
+def match_documents(events: Key, documents: Counter[Key]) -> Counter[Key]:
+    """Return the documents of a case that hold these events; nothing if these are not theirs.
 
-    They are all documents of the case, whose events may be given in any order, or some of them one after the other. In
-    a sequence, the longest document that comes next is taken each time.
+    They are all documents of the case, whose events may be given in any order, or some of them one
+    after the other. In a sequence, the longest document that comes next is taken each time.
 
     Examples
     --------
     >>> from collections import Counter
-    >>> from hammemo.stores.kept_documents import matched_documents
-    >>> held = Counter({("pad", 7, "a", "b"): 1, ("pad", 7, "c"): 1, ("pad", 7, "a"): 1})
-    >>> sorted(matched_documents(("pad", 7, "a", "b", "c"), held))
+    >>> from hammemo.stores.kept_documents import match_documents
+    >>> kept = Counter({("pad", 7, "a", "b"): 1, ("pad", 7, "c"): 1, ("pad", 7, "a"): 1})
+    >>> sorted(match_documents(("pad", 7, "a", "b", "c"), kept))
     [('pad', 7, 'a', 'b'), ('pad', 7, 'c')]
-    >>> matched_documents(("pad", 7, "b", "a"), held)
+    >>> match_documents(("pad", 7, "b", "a"), kept)
     Counter()
     """
     tokens = events[2:]
-    if Counter(tokens) == Counter(token for key, times in held.items() for token in key[2:] * times):
-        return held.copy()
-    left, found = held.copy(), Counter[Key]()
-    ordered = sorted(held, key=lambda key: (-len(key), key[0] != events[0], str(key[0])))
+    all_tokens = Counter(token for key, times in documents.items() for token in key[2:] * times)
+    if Counter(tokens) == all_tokens:
+        return documents.copy()
+    left = documents.copy()
+    matches = Counter[Key]()
+    # the longest first; of equally long ones, those that were cut in the same way
+    ordered = sorted(documents, key=lambda key: (-len(key), key[0] != events[0], str(key[0])))
     while tokens:
-        following = next((key for key in ordered if left[key] and tokens[: len(key) - 2] == key[2:]), None)
+        following = next(
+            (key for key in ordered if left[key] and tokens[: len(key) - 2] == key[2:]), None
+        )
         if following is None:
             return Counter()
         left[following] -= 1
-        found[following] += 1
+        matches[following] += 1
         tokens = tokens[len(following) - 2 :]
-    return found
+    return matches
 
 
-def _copies_to_forget(copies: Mapping[tuple[int, int], int], wanted: int) -> dict[tuple[int, int], int]:
-    """Return which copies of a document are forgotten if no case is named: of each case, how many."""
+def _copies_to_forget(
+    copies: Mapping[tuple[int, int], int], times: int
+) -> dict[tuple[int, int], int]:
+    """Return which copies of a document go if no case is named: of each case, how many."""
     plain = copies.get(NO_CASE, 0)
-    owners = {case: times for case, times in copies.items() if times > 0 and case != NO_CASE}
-    if wanted <= plain or not owners or wanted > plain + sum(owners.values()):
-        return {NO_CASE: wanted}
-    if wanted == plain + sum(owners.values()):
-        return {**owners, **({NO_CASE: plain} if plain else {})}
-    if len(owners) > 1:
-        raise NotStoredError(
-            "A document to be forgotten was learnt for several cases, and none is named. Nothing was changed. Name the "
-            "case: forget_stream(frame, case=…), forget_stream(documents, cases=…) or forget_cases(ids)."
-        )
-    return {**dict.fromkeys(owners, wanted - plain), **({NO_CASE: plain} if plain else {})}
+    owners = {case: n for case, n in copies.items() if n > 0 and case != NO_CASE}
+    n_copies = plain + sum(owners.values())
+    if times <= plain or not owners or times > n_copies:
+        return {NO_CASE: times}
+    if times < n_copies:
+        if len(owners) > 1:
+            raise NotStoredError(
+                "A document to be forgotten was learnt for several cases, and none is named. "
+                "Nothing was changed. Name the case: forget_stream(frame, case=…), "
+                "forget_stream(documents, cases=…) or forget_cases(ids)."
+            )
+        owners = dict.fromkeys(owners, times - plain)
+    if plain:
+        owners[NO_CASE] = plain
+    return owners
 
 
 def _other_events(name: Any, *, is_known: bool) -> NotStoredError:
+    """Return the error for events that are not those of a case."""
     if not is_known:
         return NotStoredError(f"Case {name!r} was never learnt. Nothing was changed. Leave it out.")
     return NotStoredError(
-        f"Case {name!r}: the events given are not those that the model holds of it. Nothing was changed. Give all its "
-        f"events, or those of a batch as they were learnt. forget_cases([{name!r}]) forgets all that the model holds."
+        f"Case {name!r}: the events given are not those that the model holds of it. "
+        "Nothing was changed. Give all its events, or those of a batch as they were learnt. "
+        f"forget_cases([{name!r}]) forgets all that the model holds."
     )
 
 
-def _stored_ways(text: bytes) -> tuple[Way, ...]:
+def _read_ways(text: bytes) -> tuple[Way, ...]:
     """Return the ways of a file, checked."""
     try:
         listed = json.loads(text)
-        ways = tuple(Way(short, pad, None if only is None else tuple(only)) for short, pad, only in listed)
+        ways = tuple(
+            Way(short, pad, None if only is None else tuple(only)) for short, pad, only in listed
+        )
         for way in ways:
-            if way != ROW:
-                Cutting(way.short, way.pad)  # type: ignore[arg-type]
-            if (way.pad is not None and as_token(way.pad) != way.pad) or (
-                way.classes is not None and Vocabulary.of(way.classes).tolist() != list(way.classes)
-            ):
-                raise ValueError("tokens in another form")
+            _check_way(way)
     except (ValueError, TypeError, RecursionError):
         raise ValueError("it does not say how its documents were cut") from None
     if ways != in_order(ways) or json.dumps(ways).encode() != text:
@@ -597,26 +757,41 @@ def _stored_ways(text: bytes) -> tuple[Way, ...]:
     return ways
 
 
-def _are_rows(held: Documents, h: int) -> bool:
-    """Return whether all documents that were learnt as rows have the length of one, and a label."""
-    if ROW not in held.ways:
+def _check_way(way: Way) -> None:
+    """Refuse a way that is none, or whose tokens are not in canonical form."""
+    if way != ROW:
+        Cutting(way.short, way.pad)  # type: ignore[arg-type]  # refuses by itself
+    if way.pad is not None and as_token(way.pad) != way.pad:
+        raise ValueError("a token in another form")
+    if way.classes is not None and Vocabulary.of(way.classes).tolist() != list(way.classes):
+        raise ValueError("tokens in another form")
+
+
+def _are_rows(documents: Documents, h: int) -> bool:
+    """Return whether all documents that were learned as rows have a row's length, and a label."""
+    if ROW not in documents.ways:
         return True
-    rows = held.way_codes == held.ways.index(ROW)
-    ends = (held.starts + held.lengths)[rows] - 1
-    return bool((held.lengths[rows] == h + 1).all() and (held.codes[ends] > 0).all())
+    is_row = documents.way_codes == documents.ways.index(ROW)
+    last_places = (documents.starts + documents.lengths)[is_row] - 1
+    has_length = (documents.lengths[is_row] == h + 1).all()
+    return bool(has_length and (documents.codes[last_places] > 0).all())
 
 
 def _rank(vocabulary: Vocabulary, pad: Token | None) -> int:
+    """Return the rank of a token that documents are filled up with, -1 for none."""
     return -1 if pad is None else int(vocabulary.find(Vocabulary.of([pad]))[0])
 
 
 SHORT_DOCUMENT: Final = 64
-"""Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
+"""Documents of fewer tokens on average are sessions, cases or purchases.
+
+Their order says less than what is in them."""
 
 FEW_REPEATS: Final = 0.05
-"""Documents are item histories, too, where a smaller share of tokens has occurred before in its document."""
+"""Documents are item histories, too, where fewer tokens have occurred before in their document."""
 
 _JUDGED_TOKENS: Final = 2**20
+"""Tokens up to which repeats are counted."""
 
 
 @dataclass(frozen=True)
@@ -639,14 +814,16 @@ class StreamFacts:
         return self.n_labels > MAX_OWN_WEIGHT_LABELS
 
 
-def repeated_share(codes: Ints, lengths: Ints) -> float:
-    """Return the share of tokens that occur before in their document, among the first million tokens.
+def share_repeats(codes: Ints, lengths: Ints) -> float:
+    """Return the share of tokens that occur before in their document.
+
+    Only the first million tokens are judged.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.stores.kept_documents import repeated_share
-    >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
+    >>> from hammemo.stores.kept_documents import share_repeats
+    >>> share_repeats(np.array([4, 7, 4, 4]), np.array([3, 1]))
     0.25
     """
     owners = np.repeat(np.arange(len(lengths)), lengths)[:_JUDGED_TOKENS]

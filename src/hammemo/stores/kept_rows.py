@@ -1,12 +1,14 @@
 """The rows that a model keeps: what its layout and its weights are functions of.
 
-Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored
-(:mod:`hammemo.stores.kept`); for small tables, all rows. Rows are held as integer codes in the order of their
-hashes; rows with equal hashes stay apart, in the order of their tokens. That base never changes. Single edits go into
-an overlay, a sum of small layers, and the two become one base again when the overlay has grown to a sixteenth of it,
-and for files, pickles and `examples`.
+Kept is every distinct example (context and label) whose hash lies below a threshold, with how often
+it is stored (:mod:`hammemo.stores.kept`); for small tables, all rows. Rows are held as integer
+codes in the order of their hashes; rows with equal hashes stay apart, in the order of their tokens.
+That base never changes. Single edits go into an overlay, a sum of small layers, and the two become
+one base again when the overlay has grown to a sixteenth of it, and for files, pickles and
+`examples`.
 
-**The rows themselves are stored**, tokens and labels in plain text: anyone with the model can read them.
+**The rows themselves are stored**, tokens and labels in plain text: anyone with the model can read
+them.
 """
 
 from __future__ import annotations
@@ -43,8 +45,10 @@ MOST_TOKENS: Final = 2**26
 """The most tokens of these rows, labels included."""
 
 _TOKEN_BYTES: Final = 8
-"""Where a row is one token, a string counts as one token for so many characters: a packed row of a wide table
-(:mod:`hammemo.tokens.packed_rows`) has a character for each byte of its numbers."""
+"""Where a row is one token, a string counts as one token for so many characters.
+
+A packed row of a wide table (:mod:`hammemo.tokens.packed_rows`) has a character for each byte of
+its numbers."""
 
 _ROW_BY_ROW: Final = 16
 """Edits of up to this number of rows go into the overlay; so do those of up to 1/32 of the base."""
@@ -78,7 +82,8 @@ class KeptRows(Kept):
     overlay : LayeredCounts
         How much more often, or less, rows are stored than in the base.
     most_values : int, optional
-        How many tokens rows have at most, by the length of their strings; None where only rows are limited.
+        How many tokens rows have at most, by the length of their strings; None where only rows
+        are limited.
     overlay_values : int
         At least the tokens of the rows of the overlay.
 
@@ -87,9 +92,11 @@ class KeptRows(Kept):
     >>> from hammemo.stores.kept_rows import KeptRows
     >>> from hammemo.tokens.contexts import Examples
     >>> two = Examples.of([["a", "b"], ["c", "b"]], ["x", "y"])
-    >>> kept = KeptRows.empty(h=2, seed=0).changed(two, 1).changed(two, 1)
-    >>> len(kept), kept.examples().multiplicity.tolist(), len(kept.changed(two, -1).changed(two, -1))
-    (2, [2, 2], 0)
+    >>> kept = KeptRows.empty(h=2, seed=0).edit(two, 1).edit(two, 1)
+    >>> len(kept), kept.examples().multiplicity.tolist()
+    (2, [2, 2])
+    >>> len(kept.edit(two, -1).edit(two, -1))
+    0
     """
 
     tokens: Vocabulary = field(default_factory=Vocabulary)
@@ -103,19 +110,26 @@ class KeptRows(Kept):
     overlay_values: int = 0
 
     @classmethod
-    def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptRows:
-        """Return one with no rows, and room for `most` of them; by default as many as the two budgets allow."""
+    def empty(
+        cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING
+    ) -> KeptRows:
+        """Return one with no rows, and room for `most` of them.
+
+        By default there is room for as many as the two budgets allow.
+        """
         codes = np.empty((0, h), np.uint8)
         if most is not None:
             return cls(h, seed, most, threshold, codes=codes)
         room = max(1, min(MOST_ROWS, MOST_TOKENS // (h + 1)))
-        most_values = MOST_TOKENS if h == 1 else None  # a row of one token may be a packed one, of any size
+        # a row of one token may be a packed one, of any size
+        most_values = MOST_TOKENS if h == 1 else None
         return cls(h, seed, room, threshold, codes=codes, most_values=most_values)
 
     def __getstate__(self) -> dict[str, Any]:
-        base = self.base  # a row that was forgotten is in base and overlay still: copies do not have it
+        # a row that was forgotten is in base and overlay still: copies must not have it
+        state = vars(self.base)
         caches = ("base", "_lookup", "_sizes", "n_values")
-        return {name: value for name, value in vars(base).items() if name not in caches}
+        return {name: value for name, value in state.items() if name not in caches}
 
     def __len__(self) -> int:
         return len(self.base.words)
@@ -128,7 +142,9 @@ class KeptRows(Kept):
     @property
     def nbytes(self) -> int:
         """How many bytes the base takes, without the names of tokens and labels."""
-        return sum(array.nbytes for array in (self.codes, self.label_codes, self.counts, self.words))
+        return sum(
+            array.nbytes for array in (self.codes, self.label_codes, self.counts, self.words)
+        )
 
     @cached_property
     def base(self) -> KeptRows:
@@ -154,7 +170,10 @@ class KeptRows(Kept):
 
     @cached_property
     def n_values(self) -> int:
-        """How many tokens the rows of the base have, by the length of their strings, labels included."""
+        """How many tokens the rows of the base have, by the length of their strings.
+
+        Labels are included.
+        """
         return int(self._sizes.sum())
 
     def within_budget(self) -> KeptRows:
@@ -169,7 +188,9 @@ class KeptRows(Kept):
         """Return the rows in the order of their hashes."""
         base = self.base
         contexts = Contexts.with_ranks(base.tokens, base.codes.astype(np.int64) - 1)
-        return Examples(contexts, base.label_codes.astype(np.int64), base.labels, base.counts.astype(np.int64))
+        return Examples(
+            contexts, base.label_codes.astype(np.int64), base.labels, base.counts.astype(np.int64)
+        )
 
     def batches(self) -> Iterator[Examples]:
         """Yield the rows in the order of their hashes."""
@@ -184,15 +205,19 @@ class KeptRows(Kept):
         examples = self.examples()
         if len(examples) <= most:
             return examples
-        found = examples.rows(np.arange(most)).with_used_labels()
-        return replace(found, contexts=found.contexts.with_used_tokens())
+        lowest = examples.rows(np.arange(most)).with_used_labels()
+        return replace(lowest, contexts=lowest.contexts.with_used_tokens())
 
-    def changed(self, examples: Examples, sign: int) -> KeptRows:
-        """Return the rows with these examples learnt or, with sign -1, forgotten; NotStoredError if one is not kept."""
+    def edit(self, examples: Examples, sign: int) -> KeptRows:
+        """Return the rows with these examples learned or, with sign -1, forgotten.
+
+        NotStoredError says that one is not kept.
+        """
         words = example_words(examples, self.seed)
         low = np.flatnonzero(self.are_low(words))
         if len(low) <= max(_ROW_BY_ROW, len(self.words) // 32) and len(low) < len(self.words):
-            return self._overlaid(_counted(examples if len(low) == len(words) else examples.rows(low)), sign)
+            rows = examples if len(low) == len(words) else examples.rows(low)
+            return self._edit_overlay(_count(rows), sign)
         base = self.base
         if sign > 0:
             base = base.with_room_for(words, examples.contexts)
@@ -200,52 +225,67 @@ class KeptRows(Kept):
         rows = examples if len(low) == len(words) else examples.rows(low)
         return base.with_copies(rows, sign * rows.multiplicity, words[low])
 
-    def changed_one(self, context: Sequence[Any], label: Any, by: int) -> KeptRows:
-        """Return the rows with one example learnt `by` times or, below zero, forgotten: in microseconds."""
+    def edit_one(self, context: Sequence[Any], label: Any, by: int) -> KeptRows:
+        """Return the rows with one example learned `by` times or, below zero, forgotten.
+
+        It takes microseconds.
+        """
         row = row_of(context, label)
         if self.threshold < EVERYTHING and self._word(row) >= self.threshold:
             return self
-        return self._overlaid({row: abs(by)}, 1 if by > 0 else -1)
+        return self._edit_overlay({row: abs(by)}, 1 if by > 0 else -1)
 
     def lacking(self, examples: Examples) -> list[int]:
-        """Return which of these examples, all below the threshold, are not kept as often as they are given."""
-        missing = {row for row, times in _counted(examples).items() if self.times(row) < times}
-        return [i for i, row in enumerate(_rows(examples)) if row in missing] if missing else []
+        """Return which of these examples are not kept as often as they are given.
 
-    def _overlaid(self, rows: Mapping[Row, int], sign: int) -> KeptRows:
+        All must be below the threshold.
+        """
+        missing = {row for row, times in _count(examples).items() if self.times(row) < times}
+        if not missing:
+            return []
+        return [i for i, row in enumerate(_rows(examples)) if row in missing]
+
+    def _edit_overlay(self, rows: Mapping[Row, int], sign: int) -> KeptRows:
         """Return the rows with some of them stored more or less often: a change of the overlay."""
         if sign < 0 and any(self.times(row) < times for row, times in rows.items()):
             raise never_stored()
-        kept = object.__new__(KeptRows)  # not `replace`: single edits take microseconds
+        # not `replace`: single edits take microseconds; what is known of the base, both share
+        kept = object.__new__(KeptRows)
         overlay = self.overlay.plus(rows, sign)
-        vars(kept).update(vars(self), overlay=overlay)  # also what is known of the base, which both share
+        vars(kept).update(vars(self), overlay=overlay)
         vars(kept).pop("base", None)
         n = overlay.n_entries
-        may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
+        # a base is made as soon as as many edits at once would find that there are too many rows
+        may_be_too_many = sign > 0 and n + len(self.words) > self.most
         if self.most_values is not None and sign > 0:
             values = self.overlay_values + sum(map(_size_of_row, rows))
             vars(kept)["overlay_values"] = values
             may_be_too_many = may_be_too_many or values + self.n_values > self.most_values
-        return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
+        if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16):
+            return kept.base
+        return kept
 
     def plus(self, other: ModelStore, sign: int) -> KeptRows | None:
-        """Return what both keep or, with sign -1, without the other's; None where the other tells too little.
+        """Return what both keep or, with sign -1, without the other's.
 
-        The windows of documents become rows.
+        None says that the other tells too little. The windows of documents become rows.
         """
-        theirs = other.kept
-        if theirs is None or theirs.h != self.h:
+        added = other.kept
+        if added is None or added.h != self.h:
             return None
-        is_alike = theirs.kept_rows is not None and theirs.seed == self.seed
-        if not (is_alike or theirs.holds_all):
+        is_alike = added.kept_rows is not None and added.seed == self.seed
+        if not (is_alike or added.holds_all):
             return None
-        kept = self.below(theirs.threshold) if is_alike else self
-        for examples in theirs.batches():
-            kept = kept.changed(examples, sign)
+        kept = self.below(added.threshold) if is_alike else self
+        for examples in added.batches():
+            kept = kept.edit(examples, sign)
         return kept
 
     def with_windows(self, block: Block, labels: Vocabulary | None, sign: int = 1) -> KeptRows:
-        """Return the rows with the windows of a block learnt or forgotten: those with one of `labels`, if given."""
+        """Return the rows with the windows of a block learned or forgotten.
+
+        With `labels`, only those that have one of them.
+        """
         if sign < 0:
             return super().with_windows(block, labels, sign)
         places, words = window_words(block, labels, self.seed)
@@ -262,16 +302,18 @@ class KeptRows(Kept):
 
     def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store keeps in the same way, and as much."""
-        return super().stores_like(other) and isinstance(other, KeptRows) and self.most_values == other.most_values
+        if not super().stores_like(other) or not isinstance(other, KeptRows):
+            return False
+        return self.most_values == other.most_values
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return how it keeps, for files."""
-        described = super().described()
+        description = super().describe()
         if self.most_values is not None:
-            described["most_values"] = self.most_values
-        return described
+            description["most_values"] = self.most_values
+        return description
 
-    def emptied(self) -> KeptRows:
+    def empty_copy(self) -> KeptRows:
         """Return one of the same layout with nothing in it."""
         empty = KeptRows.empty(self.h, self.seed, self.most, self.threshold)
         return replace(empty, most_values=self.most_values)
@@ -287,50 +329,73 @@ class KeptRows(Kept):
             "counts": base.counts,
         }
 
-    def restored(self, stored: StoredArrays) -> KeptRows:
+    def restore(self, stored: StoredArrays) -> KeptRows:
         """Return one of this layout with these arrays, checked: undo `state`."""
-        tokens, labels = Vocabulary.from_arrays(stored.part("tokens")), Vocabulary.from_arrays(stored.part("labels"))
+        tokens = Vocabulary.from_arrays(stored.part("tokens"))
+        labels = Vocabulary.from_arrays(stored.part("labels"))
         counts = stored.multiplicities("counts", (None,), least=1, below=MAX_EXAMPLES)
         codes = stored.whole_numbers("codes", (len(counts), self.h), below=len(tokens) + 1)
         label_codes = stored.whole_numbers("label_codes", (len(counts),), below=len(labels))
-        ranks, label_ranks = codes.astype(np.int64) - 1, label_codes.astype(np.int64)
-        rows = Examples(Contexts.with_ranks(tokens, ranks), label_ranks, labels, counts.astype(np.int64))
+        times = counts.astype(np.int64)
+        contexts = Contexts.with_ranks(tokens, codes.astype(np.int64) - 1)
+        rows = Examples(contexts, label_codes.astype(np.int64), labels, times)
         words = example_words(rows, self.seed)
-        kept = self.in_canonical_form(tokens, labels, ranks, label_ranks, counts.astype(np.int64), words)
-        same = kept.tokens == tokens and kept.labels == labels and np.array_equal(kept.codes, codes)
-        if not same or not np.array_equal(kept.label_codes, label_codes) or not self.are_low(words).all():
-            raise ValueError("the kept rows are not in canonical order, or their hashes are above the threshold")
+        kept = self.in_canonical_form(rows, times, words)
+        is_canonical = (
+            kept.tokens == tokens
+            and kept.labels == labels
+            and np.array_equal(kept.codes, codes)
+            and np.array_equal(kept.label_codes, label_codes)
+        )
+        if not is_canonical or not self.are_low(words).all():
+            raise ValueError(
+                "the kept rows are not in canonical order, or their hashes are above the threshold"
+            )
         return kept
 
     def with_copies(self, examples: Examples, times: Ints, words: Words) -> KeptRows:
         """Return the base with these examples stored this many times more or, below zero, less."""
-        tokens, labels = self.tokens.union(examples.contexts.vocabulary), self.labels.union(examples.labels)
-        here = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
-        old = here[self.codes.astype(np.int64) - 1]
-        new = examples.contexts.ranks_in(tokens)
-        old_labels = labels.find(self.labels)[self.label_codes.astype(np.int64)]
-        new_labels = labels.find(examples.labels)[examples.label_ranks]
-        return self.in_canonical_form(
-            tokens,
+        tokens = self.tokens.union(examples.contexts.vocabulary)
+        labels = self.labels.union(examples.labels)
+        new_ranks = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
+        base_ranks = new_ranks[self.codes.astype(np.int64) - 1]
+        ranks = np.concatenate([base_ranks, examples.contexts.ranks_in(tokens)])
+        base_labels = labels.find(self.labels)[self.label_codes.astype(np.int64)]
+        added_labels = labels.find(examples.labels)[examples.label_ranks]
+        all_times = np.concatenate([self.counts.astype(np.int64), times])
+        rows = Examples(
+            Contexts.with_ranks(tokens, ranks),
+            np.concatenate([base_labels, added_labels]),
             labels,
-            np.concatenate([old, new]),
-            np.concatenate([old_labels, new_labels]),
-            np.concatenate([self.counts.astype(np.int64), times]),
-            np.concatenate([self.words, words]),
+            all_times,
         )
+        return self.in_canonical_form(rows, all_times, np.concatenate([self.words, words]))
 
-    def in_canonical_form(
-        self, tokens: Vocabulary, labels: Vocabulary, ranks: Ints, label_ranks: Ints, times: Ints, words: Words
-    ) -> KeptRows:
-        """Return the canonical form of rows that are given in any order, some of them several times."""
-        order, firsts = distinct_order(ranks, label_ranks, words)
+    def in_canonical_form(self, rows: Examples, times: Ints, words: Words) -> KeptRows:
+        """Return the canonical form of rows in any order, some of them several times.
+
+        Parameters
+        ----------
+        rows : Examples
+            Their multiplicity is not read.
+        times : ndarray of int64
+            How often each is stored; some may be below zero.
+        words : ndarray of uint64
+            The hash of each.
+        """
+        tokens = rows.contexts.vocabulary
+        labels = rows.labels
+        order, firsts = distinct_order(rows.contexts.ranks, rows.label_ranks, words)
         sums = np.add.reduceat(times[order], firsts) if len(firsts) else times[:0]
         if (sums < 0).any():
             raise never_stored()
-        held = order[firsts[sums > 0]]
-        ranks, label_ranks = ranks[held], label_ranks[held]
-        used, used_labels = np.zeros(len(tokens) + 1, bool), np.zeros(len(labels), bool)
-        used[ranks], used_labels[label_ranks] = True, True
+        stays = order[firsts[sums > 0]]
+        ranks = rows.contexts.ranks[stays]
+        label_ranks = rows.label_ranks[stays]
+        used = np.zeros(len(tokens) + 1, bool)  # rank -1 marks the last entry
+        used_labels = np.zeros(len(labels), bool)
+        used[ranks] = True
+        used_labels[label_ranks] = True
         code = narrow(np.append(np.cumsum(used[:-1]), 0))  # rank -1 reads the last entry
         return replace(
             self,
@@ -339,7 +404,7 @@ class KeptRows(Kept):
             codes=code[ranks],
             label_codes=narrow((np.cumsum(used_labels) - 1)[label_ranks]),
             counts=narrow(sums[sums > 0]),
-            words=words[held],
+            words=words[stays],
         )
 
     def with_room_for(self, words: Words, contexts: Contexts | None = None) -> KeptRows:
@@ -363,7 +428,10 @@ class KeptRows(Kept):
         return self.below(self.threshold_for(all_words, all_sizes))
 
     def threshold_for(self, words: Words, sizes: Ints | None = None) -> int:
-        """Return the highest threshold below which no more of these rows, or of their tokens, lie than are kept."""
+        """Return the highest threshold with no more of these rows below it than are kept.
+
+        With `sizes`, there are also no more of their tokens below it.
+        """
         distinct = distinct_numbers(words)
         of_rows = highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
         if self.most_values is None or sizes is None:
@@ -377,48 +445,58 @@ class KeptRows(Kept):
         """Return the rows with this threshold, if that is lower than its own."""
         if threshold >= self.threshold:
             return self
-        lower, base = replace(self.base, threshold=threshold), self.base
+        base = self.base
         n = int(base.words.searchsorted(np.uint64(threshold)))
-        ranks, label_ranks = base.codes[:n].astype(np.int64) - 1, base.label_codes[:n].astype(np.int64)
-        return lower.in_canonical_form(
-            base.tokens, base.labels, ranks, label_ranks, base.counts[:n].astype(np.int64), base.words[:n]
-        )
+        times = base.counts[:n].astype(np.int64)
+        contexts = Contexts.with_ranks(base.tokens, base.codes[:n].astype(np.int64) - 1)
+        rows = Examples(contexts, base.label_codes[:n].astype(np.int64), base.labels, times)
+        lower = replace(base, threshold=threshold)
+        return lower.in_canonical_form(rows, times, base.words[:n])
 
     @cached_property
     def _lookup(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
         """The code and the hash of each token, and of each label, of the base."""
-        tokens, labels = vocabulary_hashes(self.tokens, self.seed), vocabulary_hashes(self.labels, self.seed)
+        tokens = vocabulary_hashes(self.tokens, self.seed)
+        labels = vocabulary_hashes(self.labels, self.seed)
         coded = zip(self.tokens.tolist(), enumerate(tokens.tolist(), 1), strict=True)
         named = zip(self.labels.tolist(), enumerate(labels.tolist()), strict=True)
         empty = (0, int(key_words(self.seed, "empty position")[0]))
         return {**dict(coded), NO_TOKEN: empty}, dict(named)
 
     def times(self, row: Row) -> int:
-        """Return how often a row is stored: in the base, found by its hash and then by itself, and in the overlay."""
+        """Return how often a row is stored, in the base and in the overlay.
+
+        In the base it is found by its hash and then by itself.
+        """
         tokens, labels = self._lookup
         if row[-1] not in labels or any(token not in tokens for token in row[:-1]):
             return self.overlay.count(row)
-        word, codes = self._word(row), [tokens[token][0] for token in row[:-1]]
-        place, found = int(self.words.searchsorted(np.uint64(word))), 0
+        word = self._word(row)
+        codes = [tokens[token][0] for token in row[:-1]]
+        label_code = labels[row[-1]][0]
+        place = int(self.words.searchsorted(np.uint64(word)))
+        times_in_base = 0
         while place < len(self.words) and int(self.words[place]) == word:
-            if self.label_codes[place] == labels[row[-1]][0] and self.codes[place].tolist() == codes:
-                found = int(self.counts[place])
+            if self.label_codes[place] == label_code and self.codes[place].tolist() == codes:
+                times_in_base = int(self.counts[place])
             place += 1
-        return found + self.overlay.count(row)
+        return times_in_base + self.overlay.count(row)
 
     def _word(self, row: Row) -> int:
         """Return `example_words` of one row."""
         tokens, labels = self._lookup
-        hashes = [_hash(tokens, token, self.seed) for token in row[:-1]] + [_hash(labels, row[-1], self.seed)]
         word = key_words(self.seed, "example")[0]
-        for value in hashes:
-            word = mix_one(word ^ value)
-        return word
+        for token in row[:-1]:
+            word = mix_one(word ^ _hash(tokens, token, self.seed))
+        return mix_one(word ^ _hash(labels, row[-1], self.seed))
 
 
-def _hash(known: dict[Any, tuple[int, int]], token: Any, seed: int) -> int:
-    found = known.get(token)
-    return int(vocabulary_hashes(Vocabulary.of([token]), seed)[0]) if found is None else found[1]
+def _hash(lookup: dict[Any, tuple[int, int]], token: Any, seed: int) -> int:
+    """Return the hash of a token, from a table where it is there."""
+    entry = lookup.get(token)
+    if entry is not None:
+        return entry[1]
+    return int(vocabulary_hashes(Vocabulary.of([token]), seed)[0])
 
 
 def _size_of_token(token: Any) -> int:
@@ -433,7 +511,10 @@ def _size_of_row(row: Row) -> int:
 
 def _sizes_of_rows(contexts: Contexts) -> Ints:
     """Return how many tokens each row has, with one for its label."""
-    of_tokens = [*map(_size_of_token, contexts.vocabulary.tolist()), 1]  # rank -1 reads the last entry
+    of_tokens = [
+        *map(_size_of_token, contexts.vocabulary.tolist()),
+        1,
+    ]  # rank -1 reads the last entry
     return np.asarray(1 + np.array(of_tokens, np.int64)[contexts.ranks].sum(axis=1))
 
 
@@ -442,12 +523,12 @@ def row_of(context: Sequence[Any], label: Any) -> Row:
     return (*map(as_token, context), as_label(label))
 
 
-def _counted(examples: Examples) -> Counter[Row]:
+def _count(examples: Examples) -> Counter[Row]:
     """Return each example as a row, and how often it occurs."""
-    found: Counter[Row] = Counter()
+    counts: Counter[Row] = Counter()
     for row, times in zip(_rows(examples), examples.multiplicity.tolist(), strict=True):
-        found[row] += times
-    return found
+        counts[row] += times
+    return counts
 
 
 def _rows(examples: Examples) -> list[Row]:

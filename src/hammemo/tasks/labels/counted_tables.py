@@ -92,7 +92,7 @@ def room_for_rows(
     if layout is not None:
         fresh = settings.empty_store(columns.width, layout.seed, choose_like_given(settings, columns, layout, 2).vote)
         theirs = layout.rows
-        return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.emptied())
+        return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.empty_copy())
     memory = settings.new_memory()
     vote = settings.vote_for(2, memory)
     kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.width, seed, vote)

@@ -18,7 +18,7 @@ from hammemo.edits.forget import forget_kept, note_forgotten, trust_if_known
 from hammemo.edits.merge import join_cuttings
 from hammemo.edits.state import EVERYTHING_FITTED, refuse_to_record
 from hammemo.stores.documents import Way
-from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, repeated_share
+from hammemo.stores.kept_documents import Keeper, KeptDocuments, StreamFacts, share_repeats
 from hammemo.tasks.labels.automatic import counts_in_any_order
 from hammemo.tasks.labels.choose import choose_by_stream
 from hammemo.tasks.labels.count import add_batches, declare
@@ -339,7 +339,7 @@ def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
     held = codes >= 0  # beginnings are filled up
     owners = np.repeat(np.arange(len(lengths)), lengths)[held]
     mean_length = (int(lengths.sum()) - padding) / max(len(lengths), 1)
-    return StreamFacts(n_labels, mean_length, repeated_share(codes[held], np.bincount(owners, minlength=len(lengths))))
+    return StreamFacts(n_labels, mean_length, share_repeats(codes[held], np.bincount(owners, minlength=len(lengths))))
 
 
 def _told(blocks: Iterable[Block], total: int | None) -> Iterator[Block]:
