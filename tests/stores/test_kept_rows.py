@@ -410,7 +410,7 @@ def test_rows_that_cannot_be_change_nothing(keep: Any, rows: Any, error: Any, me
 
 def test_weights_are_not_fitted_to_rows_that_are_given() -> None:
     clf = MemoryClassifier().fit(*table(60))
-    with pytest.raises(ValueError, match="fit_vote"):
+    with pytest.raises(ValueError, match="leave out what='weights'"):
         clf.refit("weights", rows=table(60))
 
 
