@@ -217,3 +217,19 @@ def test_dates_of_parquet_files_are_dates(tmp_path: Path) -> None:
     for name in ("rows.parquet", "rows.csv"):
         assert run("predict", tmp_path / "m", tmp_path / name).stdout.split() == same.predict(frame).tolist()
     run("fit", tmp_path / "rows.parquet", *LABELLED, "--numeric", "none", "--out", tmp_path / "m", code=1)
+
+
+def test_times_may_come_after_a_first_file_without_any(tmp_path: Path) -> None:
+    """The first file shows no value of a column, so the rows that are added decide what it is."""
+    nothing = pd.Series([None] * 4, dtype="datetime64[us]")
+    times = pd.Series(pd.to_datetime(["2026-01-02 02:00", None, "2026-01-06 06:00", None]))
+    first = pd.DataFrame({"when": nothing, "size": [1.5, 2.5, 3.5, 4.5], "label": ["a", "b", "a", "b"]})
+    then = first.assign(when=times)
+    first.to_parquet(tmp_path / "first.parquet")
+    then.to_parquet(tmp_path / "then.parquet")
+    run("fit", tmp_path / "first.parquet", "--label", "label", "--out", tmp_path / "model")
+    run("add", tmp_path / "model", tmp_path / "then.parquet")
+    run("refit", tmp_path / "model")
+    table = pd.concat([first, then], ignore_index=True)
+    fresh = MemoryClassifier().fit(table[["when", "size"]], table["label"])
+    assert load(tmp_path / "model").digest(parts=True)["kept rows"] == fresh.digest(parts=True)["kept rows"]

@@ -492,6 +492,9 @@ class TableSchema:
         for name, kind in zip(names, kinds, strict=True):
             if name in readings:
                 columns.append(batch.ordered(name, readings[name]))
+            elif kind == MIXED and batch.has_times(name):
+                # The model has seen only missing values here, and decides, or it refuses times.
+                columns.append(batch.column(name))
             else:
                 columns.append(as_kind(batch.tokens(name, self.missing), kind))
         return columns

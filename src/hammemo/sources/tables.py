@@ -234,6 +234,10 @@ class Batch:
             ways = "Give it one, drop the row, or use missing='token' for a token of its own."
         raise ValueError(f"{self.place(row)}: column {name!r} has no value. {ways}")
 
+    def has_times(self, name: str) -> bool:
+        """Return whether a column holds times, which are no tokens."""
+        return any(isinstance(value, date) for value in self.column(name).tolist())
+
     def _check_types(self, name: str, values: Array) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
             return
