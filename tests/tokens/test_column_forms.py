@@ -243,7 +243,7 @@ def with_nulls(name: str, nulls: str) -> list[Any]:
 
 
 def read(model: str, X: Any) -> dict[str, Any]:
-    """Return what a model learns, forgets and is asked: all that depends on the form in which a table came."""
+    """Return what a model learns, forgets and answers: all that depends on the form in which a table came."""
     estimator = MODELS[model]()
     rules = estimator.settings()
     targets = [0] * len(X)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hammemo.edits.state import ModelState
     from hammemo.edits.task import L, M, V
     from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.contexts import Examples
 
 
@@ -25,16 +26,19 @@ def forget(
     try:
         store = None if state.store is None else state.store.edit(examples, -1)
         memory = task.count(state, [examples], -1)
-    except NotStoredError:
-        lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
-        if lacking:
-            raise not_held(lacking, len(examples)) from None
-        raise
+    except NotStoredError as error:
+        raise name_lacking(error, rows, examples) from None
     memory = task.trust(memory, state) if is_known else trust_if_known(state, memory)
     after = state.but(memory=memory, store=store)
     if not len(examples):
         return after
     return note_forgotten(settings, after, examples)
+
+
+def name_lacking(error: NotStoredError, rows: KeptRows | None, examples: Examples) -> NotStoredError:
+    """Return an error that names rows which are not stored, where all stored rows are kept."""
+    lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
+    return not_held(lacking, len(examples)) if lacking else error
 
 
 def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
 from hammemo.edits.column_changes import waits_for
-from hammemo.edits.forget import note_forgotten, trust_if_known
+from hammemo.edits.forget import name_lacking, note_forgotten, trust_if_known
 from hammemo.edits.learn import admit, choose_again_by_rows, learn_what_does_not_fit
 from hammemo.edits.task import DoesNotFitError
 from hammemo.explain.explanations import one_context
+from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.columns import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.missing import filled_tokens
@@ -56,9 +57,12 @@ def forget_one(
     context = read_row(settings, state, context)
     target, _ = task.read_target(settings, state, target, -1)
     store = state.store
-    if store is not None:
-        store = store.edit_one(context, target, -1)
-    memory = trust_if_known(state, task.count_one(state, context, target, -1))
+    try:
+        if store is not None:
+            store = store.edit_one(context, target, -1)
+        memory = trust_if_known(state, task.count_one(state, context, target, -1))
+    except NotStoredError as error:
+        raise name_lacking(error, state.rows, Examples.of([context], [target])) from None
     after = state.but(memory=memory, store=store)
     if state.witness is not None:
         return note_forgotten(settings, after, Examples.of([context], [target]))

@@ -96,7 +96,7 @@ _MIN_PROBABILITY: Final = 2.0**-52
 
 
 class _Fit(NamedTuple):
-    """A fitted copy of a model, and the part of a split that it learned and is asked about."""
+    """A fitted copy of a model, and the part of a split that it learned and answers."""
 
     model: Any
     seconds: float
@@ -295,7 +295,7 @@ def _fit_parts(
 
 
 def _measure_roc_auc(labels: set[Any], truths: list[Array], parts: list[Answers]) -> float | None:
-    """Return the mean area under the ROC curve of the fits that are asked about two labels.
+    """Return the mean area under the ROC curve of the fits that answer two labels.
 
     It is None where labels are not two, or without probabilities.
     """

@@ -313,7 +313,7 @@ class TieredTables(Compiled):
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the exact winner of each context.
 
-        The exact table is asked only where the sketch has no proof.
+        The exact table is read only where the sketch has no proof.
         """
         answers = self._sketch.winners(contexts, weights, divisor)
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))

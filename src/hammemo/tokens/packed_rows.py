@@ -199,7 +199,7 @@ def _unpack(token: str, n_columns: int) -> tuple[NDArray[np.int32], Floats]:
 
 
 def unpack_table(contexts: Contexts, n_columns: int) -> Floats:
-    """Return contexts of packed rows as a table: for few rows, and for whoever asks for them; (m, columns)."""
+    """Return contexts of packed rows as a table: for few rows, and where all columns are needed; (m, columns)."""
     entries = unpack_rows(contexts, n_columns)
     table = np.zeros((len(entries), n_columns))
     table[entries.rows, entries.columns] = entries.values

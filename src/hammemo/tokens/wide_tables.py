@@ -1,7 +1,7 @@
 """Wide tables of numbers as users give them, read at once and packed; sparse ones are never made dense.
 
 A table is wide if it has more than `MOST_PLAIN_COLUMNS` columns. It is packed if all of its columns are numbers by
-their types, and the kernel is automatic, so that nobody asks for single positions.
+their types, and the kernel is automatic, so that no kernel names single positions.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ value: microseconds since 1970 on the clock. What is learned says which zone a c
 - Times in UTC or with offsets beside times in a named zone are converted to that zone: they say the same moment.
 - Two named zones in what is learned, or forgotten, are refused, since a column has one clock. A question may come in
   any zone: it is converted.
-- Times without a zone beside times with one are refused everywhere. Nobody can tell what their clock was.
+- Times without a zone beside times with one are refused everywhere. What their clock was is not known.
 
 The hour that the clock shows twice when summer ends is one hour here: two times in it, an hour apart, are one value.
 """

@@ -48,7 +48,7 @@ def test_the_largest_coverage_has_finite_ends_and_more_has_not(n: int) -> None:
 def test_one_more_error_is_covered(n: int, coverage: float) -> None:
     """The share of 4,000 draws is a binomial one.
 
-    It lies more than 4.5 standard deviations below what is asked with a probability below 4e-6.
+    It lies more than 4.5 standard deviations below the asked coverage with a probability below 4e-6.
     """
     draws = np.random.default_rng(n).standard_t(3, size=(4_000, n + 1)) + 0.3
     ends = np.array([0.5 - coverage / 2, 0.5 + coverage / 2])

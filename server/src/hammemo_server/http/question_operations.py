@@ -1,4 +1,4 @@
-"""What is asked of a model: labels, probabilities, explanations and certificates.
+"""Questions to a model: labels, probabilities, explanations and certificates.
 
 A question gets one version of the model from `Service`, and is answered at once, in a thread,
 or as a long one.
