@@ -464,7 +464,7 @@ class KeptDocuments(Kept):
         )
         return together.with_used_labels()
 
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> DocumentPieces:
         """Return the pieces of all documents."""
         documents = self.base.held.without_cases
         targets = documents.lengths - self.n_contexts(documents)
@@ -472,7 +472,7 @@ class KeptDocuments(Kept):
         owners = np.repeat(np.arange(len(documents)), n_pieces)
         firsts = np.cumsum(n_pieces) - n_pieces
         numbers = np.arange(len(owners)) - np.repeat(firsts, n_pieces)
-        return Pieces(owners, numbers, np.minimum(targets[owners] - numbers * PIECE, PIECE))
+        return DocumentPieces(owners, numbers, np.minimum(targets[owners] - numbers * PIECE, PIECE))
 
     def n_contexts(self, documents: Documents) -> Ints:
         """Return for each document how many tokens at its beginning are context only."""
@@ -590,7 +590,7 @@ class KeptDocuments(Kept):
         return documents.hash(self.seed)
 
 
-class Pieces(NamedTuple):
+class DocumentPieces(NamedTuple):
     """The pieces of all documents, in which a vote leaves out their targets."""
 
     documents: Ints
