@@ -236,7 +236,10 @@ class Batch:
 
     def has_times(self, name: str) -> bool:
         """Return whether a column holds times, which are no tokens."""
-        return any(isinstance(value, date) for value in self.column(name).tolist())
+        values = self.column(name)
+        if values.dtype.kind != "O":
+            return False  # whole numbers: there is no value to look at
+        return any(isinstance(value, date) for value in values)
 
     def _check_types(self, name: str, values: Array) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
