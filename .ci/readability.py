@@ -42,6 +42,7 @@ UNFINISHED = frozenset(
     src/hammemo/edits
     src/hammemo/estimators
     src/hammemo/explain
+    src/hammemo/features
     src/hammemo/files
     src/hammemo/kernels
     src/hammemo/planning

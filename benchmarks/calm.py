@@ -31,9 +31,9 @@ import numpy as np
 import pandas as pd
 
 from hammemo import MemoryClassifier
-from hammemo.kernels.cells import TreeCells
-from hammemo.kernels.cells.codes import DIFFERENCE_CUTS
-from hammemo.kernels.cells.forest import LEAF
+from hammemo.features.cells import TreeCells
+from hammemo.features.cells.column_codes import DIFFERENCE_CUTS
+from hammemo.features.cells.forest import LEAF
 from hammemo.paper.experiments.measuring import Row, cells, heading
 from measures import measured_on, options, show
 from mixed import LEARNERS, read_table

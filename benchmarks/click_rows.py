@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from hammemo.sources.listing import File
-from hammemo.sources.tables import BATCH_ROWS, Batch, TableFiles
+from hammemo.sources.read_tables import BATCH_ROWS, Batch, TableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,7 +30,7 @@ from scipy import stats
 
 from hammemo import MemoryRegressor
 from hammemo.estimators.number_predictor import NumberPredictor
-from hammemo.kernels.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.error_sizes import ErrorSizes
 from hammemo.paper.experiments.measuring import heading
 from hammemo.tasks.numbers.answer import answering
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag

@@ -50,10 +50,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hammemo import MemoryClassifier
+from hammemo.features.additive import class_base
+from hammemo.features.cells import choose_cells
+from hammemo.features.cells.forest import grown_forest
 from hammemo.kernels import AutoSites
-from hammemo.kernels.additive import class_base
-from hammemo.kernels.cells import choosing
-from hammemo.kernels.cells.forest import grown_forest
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 
 sys.path.insert(0, str(Path(__file__).parent))  # for python -m
@@ -168,9 +168,9 @@ class Without(Wrapped):
         """Learn the examples."""
         with ExitStack() as changed:
             if self.part == "base":
-                changed.enter_context(patch.object(choosing, "class_base", _base_of_zeros))
+                changed.enter_context(patch.object(choose_cells, "class_base", _base_of_zeros))
             elif self.part == "trees":
-                changed.enter_context(patch.object(choosing, "grown_forest", _forest_of_roots))
+                changed.enter_context(patch.object(choose_cells, "grown_forest", _forest_of_roots))
             return super().fit(X, y)
 
 

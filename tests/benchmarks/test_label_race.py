@@ -11,7 +11,7 @@ import pytest
 import label_edits
 import labels
 from hammemo import MemoryClassifier
-from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.live_rows import LiveRows
 from hammemo.paper.experiments import wikitext
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText
 

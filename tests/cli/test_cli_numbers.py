@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from hammemo import MemoryClassifier, load, save
 from hammemo.cli.app import app
+from hammemo.sources.read_tables import read_table
 from hammemo.sources.schemas import TableSchema
-from hammemo.sources.tables import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path

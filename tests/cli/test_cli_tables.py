@@ -23,7 +23,7 @@ from hammemo.cli.app import app
 from hammemo.files.models import read_notes
 from hammemo.kernels import PositionalHamming, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.sources.tables import read_table
+from hammemo.sources.read_tables import read_table
 from hammemo.stores import Digests
 from places import SHARED
 

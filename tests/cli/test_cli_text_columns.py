@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, MemoryRegressor, load
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
-from hammemo.sources import tables
+from hammemo.sources import read_tables
+from hammemo.sources.read_tables import read_table
 from hammemo.sources.reading_notes import name_column
-from hammemo.sources.tables import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read tables in batches of 7 rows, and keep no more of them than one batch."""
     defaults: Any = read_table.__kwdefaults__
     monkeypatch.setitem(defaults, "batch_rows", 7)
-    monkeypatch.setattr(tables, "BATCH_ROWS", 7)
+    monkeypatch.setattr(read_tables, "BATCH_ROWS", 7)
 
 
 # ---------------------------------------------------------------- missing values

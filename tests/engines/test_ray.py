@@ -37,7 +37,7 @@ from hammemo.kernels import Bag, Suffixes, Together  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
 from hammemo.paper.experiments.measuring import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
-from hammemo.sources.tables import open_table  # noqa: E402
+from hammemo.sources.read_tables import open_table  # noqa: E402
 from hammemo.votes import Mixture  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds  # noqa: E402
 from engine_fits import fit_rows_of  # noqa: E402
 from hammemo import MemoryClassifier, load, save  # noqa: E402
 from hammemo.memories import Exact, Hashed, Tiered  # noqa: E402
-from hammemo.sources.tables import TableFiles, open_table  # noqa: E402
+from hammemo.sources.read_tables import TableFiles, open_table  # noqa: E402
 from hammemo.stores import Digests  # noqa: E402
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines import GroupReport
     from hammemo.sources.listing import Shard
-    from hammemo.sources.tables import Batch
+    from hammemo.sources.read_tables import Batch
 
 N = 800
 ALL_KEPT: dict[str, Any] = {}

@@ -23,11 +23,11 @@ from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, 
 from golden_answers import RECORDED, arithmetic
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, models, write_folder
 from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
+from hammemo.features.cells import TreeCells
 from hammemo.files import archive
 from hammemo.files import contents as files_module
 from hammemo.files.inspecting import inspect
 from hammemo.kernels import SiteKernel
-from hammemo.kernels.cells import TreeCells
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import Mean
 from mutated_files import graft, joined, sealed, split

@@ -26,7 +26,7 @@ from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import chosen_log_linear
+from hammemo.votes.choose_weights import chosen_log_linear
 from hammemo.votes.fitting import LabelledContexts, features
 from hammemo.votes.log_linear import shares
 from twins import selection as plain_selection

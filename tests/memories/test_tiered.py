@@ -14,7 +14,7 @@ from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Hashed, Memory, Tiered
 from hammemo.memories.reader import proven
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.stream_blocks import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 from memory_catalogue import KERNELS, batches, examples
 

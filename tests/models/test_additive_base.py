@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from hammemo import FileError, MemoryClassifier, load, save
-from hammemo.kernels.cells import TreeCells
+from hammemo.features.cells import TreeCells
 from hammemo.memories.exact import TreeRanker
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import calm
 import forked
 from hammemo import MemoryClassifier
-from hammemo.kernels.cells.codes import LEAST_ROWS, MAX_CUTS, placed_cuts, quantile_cuts
+from hammemo.features.cells.column_codes import LEAST_ROWS, MAX_CUTS, placed_cuts, quantile_cuts
 from hammemo.votes import tree_weights
 from places import ROOT
 

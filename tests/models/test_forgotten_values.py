@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, load, save
 from hammemo._arrays.round_numbers import round_numbers
-from hammemo.kernels.cells import TreeCells
-from hammemo.kernels.cells.codes import LEAST_ROWS, MAX_CUTS, quantile_cuts, split_names
+from hammemo.features.cells import TreeCells
+from hammemo.features.cells.column_codes import LEAST_ROWS, MAX_CUTS, quantile_cuts, split_names
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import NAME_BYTES, name_hashes
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hammemo import MemoryRegressor, NotStoredError, save
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.wide_sums import exact_values
+from hammemo.features.additive.fit_numbers import MAX_ROWS, MAX_TARGET, Gram, gram_of
+from hammemo.features.additive.levels import HAT
+from hammemo.features.cells import number_trees
+from hammemo.features.cells.number_trees import NumberCells, number_features
 from hammemo.files import inspect
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.kernels.additive.fit_numbers import MAX_ROWS, MAX_TARGET, Gram, gram_of
-from hammemo.kernels.additive.levels import HAT
-from hammemo.kernels.cells import number_trees
-from hammemo.kernels.cells.number_trees import NumberCells, number_features
 from hammemo.tasks.numbers.sums import NumberMemory, NumberRows
 
 if TYPE_CHECKING:

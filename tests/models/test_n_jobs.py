@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from hammemo import MemoryClassifier, load, save
+from hammemo.features.cells import forest
 from hammemo.files.contents import file_bytes
-from hammemo.kernels.cells import forest
 from hammemo.votes import Mixture
 
 if TYPE_CHECKING:

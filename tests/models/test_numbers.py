@@ -19,9 +19,9 @@ from sklearn.metrics import log_loss
 
 from hammemo import MemoryClassifier, _native, load, save
 from hammemo.edits.editing import read_rows
-from hammemo.kernels.cells import TreeCells, codes
-from hammemo.kernels.cells.codes import quantile_cuts
-from hammemo.kernels.cells.forest import copies_in_bag, out_of_bag
+from hammemo.features.cells import TreeCells, column_codes
+from hammemo.features.cells.column_codes import quantile_cuts
+from hammemo.features.cells.forest import copies_in_bag, out_of_bag
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
@@ -299,8 +299,8 @@ def test_compiled_cuts_are_those_of_the_plain_twin(seed: int, rules: tuple[int, 
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 300))
     drawn = [rng.normal(size=n), rng.integers(-20, 20, n), rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n)]
-    column = codes.CountedValues.of(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
-    cuts, places = codes.halved(column, *rules)
+    column = column_codes.CountedValues.of(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
+    cuts, places = column_codes.halved(column, *rules)
     plain = plain_codes.halved_cuts(column, *rules)
     np.testing.assert_array_equal(places, np.flatnonzero(~np.isnan(plain)))
     np.testing.assert_array_equal(cuts, plain[places])
@@ -427,7 +427,7 @@ def test_hashes_tell_rows_apart_where_most_columns_have_few_values(monkeypatch: 
         return len(np.unique(words)) / len(rows), log_loss(y[~inside], clf.predict_proba(X[~inside]))
 
     apart, loss = measured()
-    monkeypatch.setattr(codes, "_TOLD_APART", 0.0)
+    monkeypatch.setattr(column_codes, "_TOLD_APART", 0.0)
     fewer, higher = measured()
     assert fewer < 0.5 < 0.7 < apart
     assert loss < higher

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from hammemo import MemoryClassifier, Rolling, load, save
-from hammemo.kernels.cells import TreeCells
+from hammemo.features.cells import TreeCells
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import column_kinds

@@ -19,9 +19,9 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, _native, load, save
+from hammemo.features.cells import error_sizes, number_trees
+from hammemo.features.cells.nonnegative import nonnegative_solution
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.kernels.cells import error_sizes, number_trees
-from hammemo.kernels.cells.nonnegative import nonnegative_solution
 from hammemo.tasks.numbers.sums import NumberRows
 from hammemo.votes import number_answers
 from twins import trees as plain_trees

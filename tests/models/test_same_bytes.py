@@ -26,8 +26,8 @@ for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):
     clf = MemoryClassifier().fit(table, labels)
     assert clf.report().n_trees
     print(clf.digest())
-from hammemo.kernels.cells.codes import ColumnCodes
-from hammemo.kernels.additive import class_base, number_base
+from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.additive import class_base, number_base
 from hammemo.tokens.contexts import Examples
 examples = Examples.of(mixed[:, :7], y)
 codes = ColumnCodes.chosen("nnnnnns", examples.contexts, examples.multiplicity, np.empty((0, 2), int), 0)

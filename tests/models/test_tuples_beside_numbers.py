@@ -12,7 +12,7 @@ import pytest
 
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.edits.editing import read_rows, take_state
-from hammemo.kernels.cells import TreeCells
+from hammemo.features.cells import TreeCells
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.table import holds_trees, table_of_trees
 

@@ -21,7 +21,7 @@ from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.reserved import reserve_nothing, site_groups
-from hammemo.memories.hashed.tables import Tables
+from hammemo.memories.hashed.site_counts import Tables
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import hash_numbers, number_key

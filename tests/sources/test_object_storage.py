@@ -17,7 +17,7 @@ from engine_fits import fit_docs  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.memories import Exact, Hashed  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
-from hammemo.sources.tables import read_table  # noqa: E402
+from hammemo.sources.read_tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

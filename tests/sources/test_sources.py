@@ -20,7 +20,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from hammemo.sources.documents import Source, open_source, stream_source  # noqa: E402
 from hammemo.sources.formats import opened  # noqa: E402
 from hammemo.sources.listing import SHARD_BYTES, listed_files  # noqa: E402
-from hammemo.sources.tables import read_table  # noqa: E402
+from hammemo.sources.read_tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +223,7 @@ WITHOUT_ARROW = """
 import sys
 sys.modules["pyarrow"] = None
 from hammemo.sources import open_source
-from hammemo.sources.tables import read_table
+from hammemo.sources.read_tables import read_table
 """
 
 

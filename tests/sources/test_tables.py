@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import format_of
 from hammemo.sources.kinds import as_kind, packed_kinds, unpacked_kinds
+from hammemo.sources.read_tables import read_table
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
-from hammemo.sources.tables import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from hammemo.stores.documents import NO_CASE, PIECE, DocumentCutter, Way
 from hammemo.stores.kept import THRESHOLDS
 from hammemo.stores.kept_documents import Keeper, KeptDocuments
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.stream_blocks import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear, Mixture
 

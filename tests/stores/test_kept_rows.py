@@ -25,7 +25,7 @@ from hammemo.stores.kept import EVERYTHING, THRESHOLDS
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.stream_blocks import stream_blocks
 from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed
 from hammemo.sources.documents import Source, open_source
-from hammemo.sources.tables import TableFiles
+from hammemo.sources.read_tables import TableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.sources.documents import Pieces
     from hammemo.sources.listing import Shard
-    from hammemo.sources.tables import Batch
+    from hammemo.sources.read_tables import Batch
 
 H = 3
 SHARD_BYTES = 6000

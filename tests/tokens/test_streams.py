@@ -14,7 +14,7 @@ from hammemo import NO_TOKEN, MemoryClassifier, windows
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.streams import Block, WindowSample, stream_blocks
+from hammemo.tokens.stream_blocks import Block, WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 
 if TYPE_CHECKING:

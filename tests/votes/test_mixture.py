@@ -17,7 +17,7 @@ from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, load, save
 from hammemo.kernels import Bag, Copy, Suffixes, Together
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.exact import SignedSum, SparseCounts
-from hammemo.memories.exact.rows import TableRows
+from hammemo.memories.exact.score_rows import TableRows
 from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, modified_discounts, probabilities
 from hammemo.votes.mixture.reading import MIN_KEPT, LabelTerms, static_tables

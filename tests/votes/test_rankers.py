@@ -10,7 +10,7 @@ import pytest
 from hammemo import MemoryClassifier
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Hashed
-from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.live_rows import LiveRows
 from hammemo.votes import LogLinear, Mean, Mixture, Sum, WeightedSum
 
 pytestmark = pytest.mark.quick

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hammemo import _native
 from hammemo.memories.exact import Entries
+from hammemo.votes.mixture.held_out_counts import CountRows, LeftOut, RowEntries
 from hammemo.votes.mixture.row_shares import RowShares
-from hammemo.votes.mixture.tables import CountRows, LeftOut, RowEntries
 from twins.row_shares import added_up
 
 

@@ -148,10 +148,10 @@ def _learn_with_engine(
 ) -> tuple[Learner, Schema, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines."""
     from hammemo.engines import Machines, fit_documents
-    from hammemo.engines.tables import fit_rows
+    from hammemo.engines.table_fits import fit_rows
     from hammemo.sources.documents import open_source
+    from hammemo.sources.read_tables import open_table
     from hammemo.sources.schemas import TableSchema
-    from hammemo.sources.tables import open_table
 
     reports: list[GroupReport] = []
     schema, files, form = reading.schema, reading.files, cast("Any", reading.file_format)

@@ -77,7 +77,7 @@ def _held_examples(schema: Schema, files: list[str], file_format: str | None, cl
     """Return at most this many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
-    from hammemo.tokens.streams import UniformSample
+    from hammemo.tokens.stream_blocks import UniformSample
 
     held, found = UniformSample(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:

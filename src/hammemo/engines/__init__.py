@@ -24,13 +24,13 @@ from sklearn.base import clone
 from hammemo.edits.editing import edit
 from hammemo.engines.jobs import GroupObserver, GroupReport, Job, describe_job
 from hammemo.engines.running import ENGINES, Machines
-from hammemo.engines.tables import Front, fit_rows
+from hammemo.engines.table_fits import Front, fit_rows
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Hashed
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
+from hammemo.sources.read_tables import open_table
 from hammemo.sources.schemas import TableSchema
-from hammemo.sources.tables import open_table
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.size_warning import warn_if_large
 from hammemo.tasks.labels.streams import with_counted_stream
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 __all__ = ["ENGINES", "GroupReport", "Machines", "fit_documents", "fit_table"]
 

@@ -32,7 +32,7 @@ from hammemo.sources.formats import file_system, located
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.streams import Block, stream_blocks
+from hammemo.tokens.stream_blocks import Block, stream_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.sources.documents import Source
     from hammemo.sources.listing import Shard
-    from hammemo.sources.tables import TableFiles
+    from hammemo.sources.read_tables import TableFiles
 
 
 def run_locally(

@@ -8,9 +8,9 @@ import numpy as np
 
 from hammemo.estimators.predictor import torch_module, write_onnx
 from hammemo.explain.explanations import one_context
-from hammemo.kernels.cells.codes import code_arrays
-from hammemo.kernels.cells.forest import forest_arrays
-from hammemo.kernels.wide.narrowing import refuse_wide
+from hammemo.features.cells.column_codes import code_arrays
+from hammemo.features.cells.forest import forest_arrays
+from hammemo.features.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.numbers.errors import interval_answers
 from hammemo.tasks.numbers.intervals import warn_of_infinite_ends

@@ -11,8 +11,8 @@ import numpy as np
 from hammemo._lazy import explain_missing
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import one_context
-from hammemo.kernels.cells import Cells, TreeCells
-from hammemo.kernels.wide.narrowing import refuse_wide
+from hammemo.features.cells import Cells, TreeCells
+from hammemo.features.wide.narrowing import refuse_wide
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.portable.building import build_graph
 from hammemo.portable.tree_graph import TreeGraph, tree_graph

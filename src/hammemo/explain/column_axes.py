@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.explain import column_plot
-from hammemo.kernels.cells import quantile_cuts, range_text, token_values
+from hammemo.features.cells import quantile_cuts, range_text, token_values
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.packed_rows import unpack_rows

@@ -27,7 +27,7 @@ from hammemo._lazy import explain_missing
 from hammemo.explain.explanation_html import write_table
 from hammemo.explain.explanation_plot import Waterfall, draw
 from hammemo.explain.number_text import NumberFormat, is_float, show_number, show_value
-from hammemo.kernels.cells import Cells, TreeCells
+from hammemo.features.cells import Cells, TreeCells
 from hammemo.tokens.columns import ColumnKind, array_values
 from hammemo.tokens.missing import MISSING, is_missing
 

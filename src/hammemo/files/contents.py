@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.estimators.classifiers import MemoryClassifier
-    from hammemo.kernels.cells import Cells
+    from hammemo.features.cells import Cells
 
 Savable: TypeAlias = Learner | Predictor
 Notes: TypeAlias = "Mapping[str, str] | None"

@@ -20,10 +20,10 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.edits.digests import UNSTORED, sorted_pairs
+from hammemo.features.cells import Cells
 from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
-from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, find_given_codes
 from hammemo.memories.gaussian.codes import GIVEN
@@ -33,7 +33,7 @@ from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.zones import is_zone_name
 from hammemo.votes.bounds import Bounds
-from hammemo.votes.choosing import HeldOut
+from hammemo.votes.choose_weights import HeldOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

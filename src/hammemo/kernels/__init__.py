@@ -1,6 +1,6 @@
 """Kernels: which sites of a context are compared, and their weights.
 
-Imports `tokens` and `_arrays`; memories, votes and models build on it.
+Imports `tokens` and `_arrays`; features, memories, votes and models build on it.
 """
 
 from hammemo.kernels.free_sites import Bag, Copy, Recent, Together

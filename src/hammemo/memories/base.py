@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from hammemo._arrays.types import Array, Ints
-    from hammemo.kernels.cells import Cells
+    from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Compiled, Reader
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 __all__ = ["LayoutError", "Memory", "NotStoredError"]
 

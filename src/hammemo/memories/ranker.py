@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Bools
-    from hammemo.kernels.additive.label_base import BaseAnswers
-    from hammemo.kernels.cells import Cells, TreeCells
+    from hammemo.features.additive.label_base import BaseAnswers
+    from hammemo.features.cells import Cells, TreeCells
     from hammemo.tokens.contexts import Contexts
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Divisor, Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts, Examples
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
     from hammemo.tokens.vocabulary import Vocabulary
 
 

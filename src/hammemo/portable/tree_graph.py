@@ -1,7 +1,8 @@
 """Models of tables with numbers as graphs: steps, trees and sums.
 
 A number becomes its step, a name its byte, and a pair of numbers the step of their difference, as
-in :mod:`hammemo.kernels.cells.codes`. All rows walk all trees at once: as many times as the deepest
+in :mod:`hammemo.features.cells.column_codes`. All rows walk all trees at once: as many times as
+the deepest
 tree has levels, each node is replaced by the child that the row's byte chooses, and a leaf by
 itself. Everything is added in the order of the library, so the answers are its own to the bit.
 
@@ -9,7 +10,7 @@ What is added:
 
 - for labels (`TreeGraph`), the rows of names and of leaves and, where the model has one, the
   additive base: entries of tables by bytes, which are whole numbers
-  (:class:`~hammemo.kernels.additive.step_tables.StepTables`), and the ratios of labels from these;
+  (:class:`~hammemo.features.additive.step_tables.StepTables`), and the ratios of labels from these;
 - for numbers (`NumberGraph`), two tables of whole numbers, trees, and their blend. Quantiles need
   the trees of the sizes of errors, too.
 """
@@ -24,11 +25,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hammemo.kernels.additive.additive import NAT
-from hammemo.kernels.additive.levels import HAT
-from hammemo.kernels.cells.codes import DIFFERENCE_CUTS, LOWEST, ColumnCodes, values_of
-from hammemo.kernels.cells.error_sizes import LEAST_SIZE
-from hammemo.kernels.cells.forest import LEAF, Forest
+from hammemo.features.additive.additive import NAT
+from hammemo.features.additive.levels import HAT
+from hammemo.features.cells.column_codes import DIFFERENCE_CUTS, LOWEST, ColumnCodes, values_of
+from hammemo.features.cells.error_sizes import LEAST_SIZE
+from hammemo.features.cells.forest import LEAF, Forest
 from hammemo.portable.graph import Constants, Operations, Search
 from hammemo.tokens.columns import ColumnKind
 from hammemo.votes.bounds import UNBOUNDED, Bounds
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo._arrays.types import Array, Floats, Ints
-    from hammemo.kernels.additive.label_base import BaseAnswers
-    from hammemo.kernels.additive.step_tables import StepTables
-    from hammemo.kernels.cells import TreeCells
+    from hammemo.features.additive.label_base import BaseAnswers
+    from hammemo.features.additive.step_tables import StepTables
+    from hammemo.features.cells import TreeCells
     from hammemo.memories.exact import TreeRanker, WholeTable
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary

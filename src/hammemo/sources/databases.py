@@ -19,7 +19,7 @@ import numpy as np
 
 from hammemo._lazy import explain_missing
 from hammemo.sources.formats import require_arrow
-from hammemo.sources.tables import BATCH_ROWS, Batch, arrow_batches, check_columns, check_names, column_array
+from hammemo.sources.read_tables import BATCH_ROWS, Batch, arrow_batches, check_columns, check_names, column_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,8 +9,8 @@ row of a Parquet column (a list of tokens, or a text for a tokenizer), the same 
 - in a Parquet file, the row groups whose first page lies in it.
 
 So each document is in exactly one shard, and whole, however the files are cut; windows never cross documents
-(:mod:`hammemo.tokens.streams`); and the model is a sum over the documents. Hence no cutting changes the result. No file
-has to be opened to cut a source, only listed.
+(:mod:`hammemo.tokens.stream_blocks`); and the model is a sum over the documents. Hence no cutting changes the result.
+No file has to be opened to cut a source, only listed.
 
 Files are read piece by piece: memory is bounded by the pieces, the size of a Parquet page and the longest document.
 
@@ -35,7 +35,7 @@ from hammemo._lazy import explain_missing
 from hammemo.sources import formats
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.tokens.contexts import document as token_document
-from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
+from hammemo.tokens.stream_blocks import BLOCK_TOKENS, Block, stream_blocks
 
 if TYPE_CHECKING:
     import os

@@ -1,6 +1,6 @@
 """Formats: what the name of a file says about it, and how its bytes are reached.
 
-All that is read comes through this module, so that tables (:mod:`hammemo.sources.tables`) and documents
+All that is read comes through this module, so that tables (:mod:`hammemo.sources.read_tables`) and documents
 (:mod:`hammemo.sources.documents`) read the same files:
 
 - the **format** is the ending of the name: CSV, TSV, JSON lines, Parquet or text;

@@ -31,10 +31,11 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources import kinds as column_kinds
-from hammemo.sources import tables
+from hammemo.sources import read_tables
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import STANDARD_INPUT, copied_streams, format_of, opened
 from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, as_kind, kind_of, kinds_of_model
+from hammemo.sources.read_tables import Batch, OrderedReading, moments_of, read_table, shown_names
 from hammemo.sources.reading_notes import (
     MissingTexts,
     check_formatted_columns,
@@ -46,13 +47,12 @@ from hammemo.sources.reading_notes import (
     places_by_format,
     split_note,
 )
-from hammemo.sources.tables import Batch, OrderedReading, moments_of, read_table, shown_names
 from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
 from hammemo.tokens.columns import ColumnKind, clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.stream_blocks import stream_blocks
 from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import join_zones
@@ -257,7 +257,7 @@ class TableSchema:
             evidence = schema.found_evidence(batch, evidence)
             n_rows += len(batch)
             # One batch is kept, so that small tables are read once; more would be held as texts, which are large.
-            kept = [*kept, batch] if n_rows <= tables.BATCH_ROWS else []
+            kept = [*kept, batch] if n_rows <= read_tables.BATCH_ROWS else []
         schema = schema.with_evidence(evidence)
         schema.say_doubts(evidence)
         return _Settled(schema, iter(kept) if kept else read(schema))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Bools, Ints, Words
     from hammemo.tokens.cutting import Cutting
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 PIECE: Final = 1024
 """Targets of a document that a vote leaves out together, where it leaves out more than one."""
@@ -86,8 +86,8 @@ class Documents(Cached):
     words : ndarray of uint64, shape (n,)
         The hashes, which do not depend on cases.
     cases : ndarray of uint64, shape (n, 2)
-        The hash of each document's case (`hammemo.tokens.streams.case_words`); `NO_CASE` where it
-        has none.
+        The hash of each document's case (`hammemo.tokens.stream_blocks.case_words`); `NO_CASE`
+        where it has none.
     """
 
     tokens: Vocabulary

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo._arrays.types import Array, Bools, Ints, Words
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 

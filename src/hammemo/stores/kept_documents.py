@@ -56,9 +56,9 @@ from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.streams import Block, case_words, with_cases
+from hammemo.tokens.stream_blocks import Block, case_words, with_cases
 from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
-from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS
+from hammemo.votes.choose_weights import MAX_OWN_WEIGHT_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ class KeptDocuments(Kept):
     Examples
     --------
     >>> from hammemo.stores.kept_documents import Keeper, KeptDocuments, Way
-    >>> from hammemo.tokens.streams import stream_blocks
+    >>> from hammemo.tokens.stream_blocks import stream_blocks
     >>> keeper = Keeper(KeptDocuments(h=2, seed=0, most=100), Way("pad"))
     >>> _ = list(keeper.through(stream_blocks([["a", "b", "c"], ["d", "b"]], h=2, short="pad")))
     >>> len(keeper.store), [len(batch) for batch in keeper.store.batches()]

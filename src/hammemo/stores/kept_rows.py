@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Ints, Words
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
     from hammemo.votes import Vote
 
 MOST_ROWS: Final = 200_000

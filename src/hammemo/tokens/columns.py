@@ -6,7 +6,7 @@
 - Dates and times are dates, durations are numbers (of seconds).
 
 A number is a token like any other: what makes it a number is that the layout cuts it into cells
-(:mod:`hammemo.kernels.cells`). A date is the token of its microseconds since 1970, on the clock of its column's zone
+(:mod:`hammemo.features.cells`). A date is the token of its microseconds since 1970, on the clock of its column's zone
 (:mod:`hammemo.tokens.zones`). A missing number is no token here; an infinite one is the largest number that there is.
 """
 

@@ -13,7 +13,7 @@ from hammemo.tokens.vocabulary import Vocabulary, factorize
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Ints, Words
     from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 
 def example_words(examples: Examples, seed: int) -> Words:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.additive.additive import row_scores
-from hammemo.kernels.cells.number_trees import leaf_sums
+from hammemo.features.additive.additive import row_scores
+from hammemo.features.cells.number_trees import leaf_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.kernels.additive.additive import AdditiveDesign
-    from hammemo.kernels.cells.codes import ColumnCodes
-    from hammemo.kernels.cells.error_sizes import ErrorSizes
-    from hammemo.kernels.cells.forest import Forest
-    from hammemo.kernels.wide.narrowing import Narrowing
+    from hammemo.features.additive.additive import AdditiveDesign
+    from hammemo.features.cells.column_codes import ColumnCodes
+    from hammemo.features.cells.error_sizes import ErrorSizes
+    from hammemo.features.cells.forest import Forest
+    from hammemo.features.wide.narrowing import Narrowing
     from hammemo.tokens.contexts import Contexts
 
 

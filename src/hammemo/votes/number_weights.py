@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.kernels.additive.additive import FOLDS
-from hammemo.kernels.cells.nonnegative import nonnegative_solution
-from hammemo.kernels.cells.number_trees import fitted_weights, weighted
+from hammemo.features.additive.additive import FOLDS
+from hammemo.features.cells.nonnegative import nonnegative_solution
+from hammemo.features.cells.number_trees import fitted_weights, weighted
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints, Words

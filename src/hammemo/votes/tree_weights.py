@@ -26,11 +26,11 @@ from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.logarithms import log, log1p
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
-from hammemo.kernels.cells.forest import KINDS, LEVELS, Forest, out_of_bag
+from hammemo.features.cells.forest import KINDS, LEVELS, Forest, out_of_bag
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import UNIFORM, FoldTally, WeightTrial
+from hammemo.votes.choose_weights import UNIFORM, FoldTally, WeightTrial
 from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fits_to
 from hammemo.votes.log_linear import LogLinear, shares
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
-    from hammemo.kernels.cells import TreeCells
+    from hammemo.features.cells import TreeCells
     from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
 

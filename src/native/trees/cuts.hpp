@@ -1,5 +1,5 @@
 // Cuts of a column of numbers: at most so many, each at the roundest binary number near the median
-// of its range. What hammemo.kernels.cells.codes says in Python (`_halved`), to the bit.
+// of its range. What hammemo.features.cells.column_codes says in Python (`_halved`), to the bit.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, load, save
 from hammemo.kernels import Bag, PositionalHamming, Suffixes
 from hammemo.memories import Exact
-from hammemo.memories.exact.live import rows
+from hammemo.memories.exact.live import live_rows
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.paper.experiments.measuring import zipf_stream
 from hammemo.votes import LogLinear, Mixture
@@ -67,7 +67,7 @@ def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> N
     with pytest.MonkeyPatch.context() as patch:
         worth(patch, AT_ONCE)
         expected = learnt("mean").predict(asked).tolist()
-        worth(patch, start * rows.ENTRIES_A_CALL)
+        worth(patch, start * live_rows.ENTRIES_A_CALL)
         model = learnt("mean")
         assert [model.predict([row])[0] for row in asked] == expected
 

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from contract_checks.batches import examples
 from hammemo import NO_TOKEN, NotStoredError, _native, memories
 from hammemo.kernels import Bag, PositionalHamming, SiteKernel, Suffixes
+from hammemo.memories.exact.live.live_rows import LiveRows
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
-from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
-from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.stream_blocks import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 
 H = 4

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from contract_checks.batches import examples
 from hammemo import NotStoredError, _native, memories
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
-from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.live_rows import LiveRows
 from hammemo.memories.exact.live.rules import mean_rule
 from hammemo.memories.exact.reader import RuleRanker, SparseCounts
 from hammemo.memories.exact.sum import SignedSum

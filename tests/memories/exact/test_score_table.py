@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, _native
+from hammemo.features.cells.column_codes import ColumnCodes
 from hammemo.kernels import SiteKernel
-from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.memories import Exact
 from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table

@@ -16,7 +16,7 @@ from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo.kernels import SiteKernel, Suffixes
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.raw_rows import centre_rows
-from hammemo.memories.hashed.tables import PAGE_BYTES, PagedRows
+from hammemo.memories.hashed.site_counts import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples

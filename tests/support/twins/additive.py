@@ -13,15 +13,15 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.optimize import minimize
 
-from hammemo.kernels.additive.levels import HAT
+from hammemo.features.additive.levels import HAT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Bools, Floats, Ints
-    from hammemo.kernels.additive.label_base import BaseAnswers
-    from hammemo.kernels.additive.levels import Levels
-    from hammemo.kernels.additive.step_tables import StepTables
+    from hammemo.features.additive.label_base import BaseAnswers
+    from hammemo.features.additive.levels import Levels
+    from hammemo.features.additive.step_tables import StepTables
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.round_numbers import round_numbers
-from hammemo.kernels.cells.codes import DIFFERENCE_CUTS
+from hammemo.features.cells.column_codes import DIFFERENCE_CUTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.kernels.cells.codes import ColumnCodes, CountedValues
+    from hammemo.features.cells.column_codes import ColumnCodes, CountedValues
 
 _BAND_ROWS = 2
 

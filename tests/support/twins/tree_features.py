@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.kernels.cells.forest import KINDS
+from hammemo.features.cells.forest import KINDS
 from hammemo.votes.tree_weights import _write_means
 
 if TYPE_CHECKING:

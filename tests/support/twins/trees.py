@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Bools, Floats, Ints, Words
-    from hammemo.kernels.cells.forest import Forest
+    from hammemo.features.cells.forest import Forest
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _LEAF = -1

@@ -16,7 +16,7 @@ from hammemo.sources.formats import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hammemo.sources.tables import Batch
+    from hammemo.sources.read_tables import Batch
 
 _ROWS: Final = 1_000
 """Rows, or documents, of one edit."""
@@ -111,7 +111,7 @@ class SentFiles:
         return self.files or [STANDARD_INPUT]
 
     def _rows(self, columns: list[str] | None) -> Iterator[tuple[dict[str, Any], int]]:
-        from hammemo.sources.tables import read_table
+        from hammemo.sources.read_tables import read_table
 
         for where in self._places:
             for batch in read_table(where, format=self.file_format, batch_rows=_ROWS):
@@ -155,7 +155,7 @@ class SentFiles:
 
     def _owners(self, where: str) -> dict[Any, str]:
         """Return whose each case is; nothing where no column says it."""
-        from hammemo.sources.tables import read_table
+        from hammemo.sources.read_tables import read_table
 
         owners: dict[Any, str] = {}
         if self.subject is None:

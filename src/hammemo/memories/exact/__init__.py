@@ -15,7 +15,7 @@ from hammemo.memories.exact.reader import (
     token_rows,
     with_free_rows,
 )
-from hammemo.memories.exact.rows import Entries, apply_rule
+from hammemo.memories.exact.score_rows import Entries, apply_rule
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
     TreeRanker,

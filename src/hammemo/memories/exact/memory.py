@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.kernels.cells import Cells
+    from hammemo.features.cells import Cells
     from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 Self = TypeVar("Self", bound="InSegments")
 

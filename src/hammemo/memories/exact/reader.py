@@ -28,8 +28,8 @@ import numpy as np
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, Places, distinct_places, tabled
 from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, rows_of_columns
-from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
-from hammemo.memories.exact.rows import Rows, SharedWeightRule, TableRows, apply_rule
+from hammemo.memories.exact.live.live_rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
+from hammemo.memories.exact.score_rows import Rows, SharedWeightRule, TableRows, apply_rule
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
     DenseRanker,
@@ -40,7 +40,7 @@ from hammemo.memories.exact.score_table import (
     dense_values,
     sum_rows,
 )
-from hammemo.memories.exact.segments.rows import FileRows
+from hammemo.memories.exact.segments.file_rows import FileRows
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable, holds_trees
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
-    from hammemo.kernels.additive.label_base import BaseAnswers
-    from hammemo.kernels.cells import Cells
-    from hammemo.memories.exact.rows import Entries
+    from hammemo.features.additive.label_base import BaseAnswers
+    from hammemo.features.cells import Cells
+    from hammemo.memories.exact.score_rows import Entries
     from hammemo.memories.ranker import Divisor, Ranker, SingleScores
 
 

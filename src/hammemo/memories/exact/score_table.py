@@ -22,7 +22,7 @@ import numpy as np
 
 from hammemo import _native
 from hammemo._versions import cached_property
-from hammemo.kernels.cells.forest import LEAF, LEVELS, Forest
+from hammemo.features.cells.forest import LEAF, LEVELS, Forest
 from hammemo.memories.exact.live.numbers import Numbers
 from hammemo.memories.ranker import AdditiveRanker, Ranker, SingleScores, single_answer
 from hammemo.tokens.columns import ColumnKind
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.kernels.additive.label_base import BaseAnswers
-    from hammemo.kernels.cells import TreeCells
+    from hammemo.features.additive.label_base import BaseAnswers
+    from hammemo.features.cells import TreeCells
     from hammemo.memories.exact.table import CountTable
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts

@@ -24,8 +24,8 @@ from scipy import sparse
 from hammemo._arrays.integers import find_sorted, narrow, pieces, ranges, row_pieces, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.cells import Cells, TreeCells
-from hammemo.kernels.cells.forest import LEVELS
+from hammemo.features.cells import Cells, TreeCells
+from hammemo.features.cells.forest import LEVELS
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.exact.segments.entries import SiteRows, add_rows
 from hammemo.memories.label_counts import LabelCounts

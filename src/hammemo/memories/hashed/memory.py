@@ -53,7 +53,7 @@ from hammemo.memories.hashed.reserved import (
     reserve_nothing,
     site_groups,
 )
-from hammemo.memories.hashed.tables import SiteTable, Tables, read_table
+from hammemo.memories.hashed.site_counts import SiteTable, Tables, read_table
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.tokens.hashing import hash_numbers, number_key
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.hashed.raw_rows import PreviousTable
     from hammemo.tokens.contexts import Contexts, Examples
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 _MAX_EXAMPLES = 2**31
 """Examples from which on a counter's 32-bit cells could overflow with the next block."""

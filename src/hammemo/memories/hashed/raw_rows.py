@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.hashed.native_table import NativeTable
-    from hammemo.memories.hashed.tables import Tables
+    from hammemo.memories.hashed.site_counts import Tables
     from hammemo.tokens.contexts import Contexts
 
 CELLS_A_CALL: Final = 4096

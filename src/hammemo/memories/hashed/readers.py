@@ -39,7 +39,7 @@ from hammemo.memories.hashed.raw_rows import (
     centre_rows,
 )
 from hammemo.memories.hashed.reserved import read_reserved, site_groups
-from hammemo.memories.hashed.tables import SiteTable, Tables
+from hammemo.memories.hashed.site_counts import SiteTable, Tables
 from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest

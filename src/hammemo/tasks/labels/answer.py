@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints
-    from hammemo.kernels.cells import Cells
+    from hammemo.features.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.zones import Zones

@@ -21,7 +21,7 @@ from hammemo.kernels import AutoSites, Bag, Copy, PositionalHamming, Recent, Sit
 from hammemo.memories import Exact, Hashed, Memory
 from hammemo.tasks.labels.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
-from hammemo.votes.choosing import plain_log_linear
+from hammemo.votes.choose_weights import plain_log_linear
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

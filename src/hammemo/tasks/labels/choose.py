@@ -16,22 +16,22 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
+from hammemo.features.cells import Cells, TreeCells, chosen_cells
+from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
-from hammemo.kernels.cells import Cells, TreeCells, chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
-from hammemo.kernels.wide.choose import choose_narrowing, is_wide, refuse_many_names
 from hammemo.memories.errors import LayoutError
 from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mixture, Vote
-from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_linear
+from hammemo.votes.choose_weights import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_linear
 from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
     from hammemo.edits.task import RowBatch
-    from hammemo.kernels.wide.narrowing import Narrowing
+    from hammemo.features.wide.narrowing import Narrowing
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_documents import StreamFacts

@@ -23,7 +23,7 @@ from hammemo.explain.column_axes import (
     name_columns,
     range_axis,
 )
-from hammemo.kernels.cells import MISSING_RANGE, token_values
+from hammemo.features.cells import MISSING_RANGE, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.tasks.labels.read import classes_of
 from hammemo.tokens.columns import ColumnKind

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hammemo.memories.exact import InSegments
-from hammemo.votes.choosing import HeldOut, WeightTrial
+from hammemo.votes.choose_weights import HeldOut, WeightTrial
 
 if TYPE_CHECKING:
     from hammemo.edits.state import ModelState
     from hammemo.edits.task import ModelTask
+    from hammemo.features.cells import Cells
     from hammemo.kernels import SiteKernel
-    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
     from hammemo.votes import Vote

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hammemo.explain.report_text import STALE, ReportText, count_things, describe_kept
-from hammemo.kernels.cells import TreeCells
-from hammemo.kernels.cells.forest import LEVELS
+from hammemo.features.cells import TreeCells
+from hammemo.features.cells.forest import LEVELS
 from hammemo.tasks.labels.choose import held_out
 from hammemo.tasks.labels.site_bits import SiteBits, shown_site, site_bits
 

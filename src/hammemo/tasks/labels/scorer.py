@@ -22,7 +22,7 @@ from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Bools, Floats, Ints
-    from hammemo.kernels.cells import Cells
+    from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
     from hammemo.memories.ranker import LabelMask, Ranker

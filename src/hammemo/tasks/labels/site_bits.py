@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo.explain.bar_plot import draw_bars
-from hammemo.kernels.cells import TreeCells
+from hammemo.features.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear

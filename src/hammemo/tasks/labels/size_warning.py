@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hammemo.memories import Memory
-    from hammemo.tokens.streams import Block
+    from hammemo.tokens.stream_blocks import Block
 
 WARNING_BYTES: Final = 2**30
 """Bytes of an automatically chosen memory above which there is a warning."""

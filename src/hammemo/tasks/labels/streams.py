@@ -1,7 +1,7 @@
 """Edits of streams, from one state to the next: every token is learnt by the h tokens before it.
 
-A stream is cut into blocks (:mod:`hammemo.tokens.streams`), and the windows are never held at once; the extra memory
-depends on the block, not on the length.
+A stream is cut into blocks (:mod:`hammemo.tokens.stream_blocks`), and the windows are never held at once; the extra
+memory depends on the block, not on the length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
-from hammemo.tokens.streams import FRAME_CONTEXT, Block, WindowSample, event_documents, long_enough, stream_blocks
+from hammemo.tokens.stream_blocks import FRAME_CONTEXT, Block, WindowSample, event_documents, long_enough, stream_blocks
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear

@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.edits.refit import with_fitted_weights
+from hammemo.features.cells import TreeCells
 from hammemo.kernels import AutoSites
-from hammemo.kernels.cells import TreeCells
 from hammemo.tasks.labels.choose import MIN_FITTED_EXAMPLES
 from hammemo.tasks.labels.layout import LabelState, is_in_segments
 from hammemo.tasks.labels.names import is_auto

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hammemo.kernels.additive.fit_numbers import solved
-from hammemo.kernels.additive.levels import HAT
-from hammemo.kernels.cells.number_trees import column_values, leaf_sums, leaf_values
+from hammemo.features.additive.fit_numbers import solved
+from hammemo.features.additive.levels import HAT
+from hammemo.features.cells.number_trees import column_values, leaf_sums, leaf_values
 from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 if TYPE_CHECKING:

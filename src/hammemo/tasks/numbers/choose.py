@@ -12,12 +12,12 @@ import numpy as np
 from hammemo._arrays.wide_sums import exact_sum
 from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
-from hammemo.kernels.additive import Gram, number_base
-from hammemo.kernels.additive.fit_numbers import check_row_total
-from hammemo.kernels.cells.choosing import GROWING_ROWS
-from hammemo.kernels.cells.codes import ColumnCodes
-from hammemo.kernels.cells.forest import grown_forest
-from hammemo.kernels.wide.choose import choose_narrowing, is_wide, refuse_many_names
+from hammemo.features.additive import Gram, number_base
+from hammemo.features.additive.fit_numbers import check_row_total
+from hammemo.features.cells.choose_cells import GROWING_ROWS
+from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.cells.forest import grown_forest
+from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.tasks.numbers.sums import (
     NO_VOTE,
     NUMBER_TREES,

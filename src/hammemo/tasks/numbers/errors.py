@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.kernels.additive.additive import FOLDS, row_scores
-from hammemo.kernels.additive.fit_numbers import gram_of, solved
-from hammemo.kernels.additive.levels import HAT
-from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.forest import KINDS, out_of_bag
-from hammemo.kernels.cells.number_trees import NumberCells, number_features, weighted
+from hammemo.features.additive.additive import FOLDS, row_scores
+from hammemo.features.additive.fit_numbers import gram_of, solved
+from hammemo.features.additive.levels import HAT
+from hammemo.features.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.forest import KINDS, out_of_bag
+from hammemo.features.cells.number_trees import NumberCells, number_features, weighted
 from hammemo.tasks.numbers.answer import answering, remember
 from hammemo.tasks.numbers.sums import NUMBER_TREES, NumberRows
 from hammemo.votes.number_weights import UnseenRows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.kernels.cells.finite_sample import largest_coverage
+from hammemo.features.cells.finite_sample import largest_coverage
 from hammemo.tasks.numbers.errors import has_lost_many_rows
 from hammemo.tokens.token_types import find_user_level
 from hammemo.votes.bounds import Bounds

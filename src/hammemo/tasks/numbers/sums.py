@@ -20,18 +20,18 @@ import numpy as np
 from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
 from hammemo.edits.task import DoesNotFitError
-from hammemo.kernels.additive.additive import FOLDS, AdditiveBase
-from hammemo.kernels.additive.fit_numbers import Gram, check_row_total, gram_of
-from hammemo.kernels.cells.cells import restored_codes
-from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, token_values
-from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
-from hammemo.kernels.cells.number_trees import (
+from hammemo.features.additive.additive import FOLDS, AdditiveBase
+from hammemo.features.additive.fit_numbers import Gram, check_row_total, gram_of
+from hammemo.features.cells.cells import restored_codes
+from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, token_values
+from hammemo.features.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
+from hammemo.features.cells.number_trees import (
     N_FEATURES,
     NumberCells,
 )
+from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS
-from hammemo.kernels.wide.narrowing import Narrowing
 from hammemo.memories.errors import never_stored
 from hammemo.tokens.columns import ColumnKind
 from hammemo.votes.number_answers import SeenRows

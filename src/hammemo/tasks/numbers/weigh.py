@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
-from hammemo.kernels.cells.error_sizes import ErrorSizes
-from hammemo.kernels.cells.number_trees import FITTED_ROWS
+from hammemo.features.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.number_trees import FITTED_ROWS
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.sums import NO_VOTE, NumberRows, NumberVote
 from hammemo.votes.number_weights import fit_weights, unseen_errors

@@ -25,7 +25,7 @@ from hammemo.votes.mixture.gates import (
     row_buckets,
     row_odds,
 )
-from hammemo.votes.mixture.tables import CountRows, LeftOut, Read, RowEntries, continuation_rows
+from hammemo.votes.mixture.held_out_counts import CountRows, LeftOut, Read, RowEntries, continuation_rows
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints

@@ -1,0 +1,483 @@
+"""Columns as bytes: what trees of thresholds look at.
+
+A number becomes the number of its step, 1 to 255, between at most 254 cuts; 0 stands for a missing value. So only the
+order of the values matters, not their distances. A date has six such columns: the moment itself, year, month, day,
+weekday and hour. A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
+Frequent names are stored as keyed hashes, so that names of forgotten rows cannot be read.
+The difference of the steps of two numbers is one more number: boundaries that run across two columns take one cut.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hammemo import _native
+from hammemo._arrays.integers import distinct_numbers, narrow
+from hammemo._versions import cached_property
+from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.distinct import distinct_examples, example_words
+from hammemo.tokens.hashing import NAME_BYTES, key_words, mix, name_hashes
+from hammemo.tokens.vocabulary import Token, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.types import Array, Floats, Ints, Words
+
+MAX_CUTS: Final = 253
+_DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
+_MAX_NAMES: Final = 254
+LOWEST: Final = float(np.finfo(np.float64).min)
+"""What stands for cuts below the first one."""
+DIFFERENCE_CUTS: Final = np.array([d for d in range(-254, 255) if abs(d) < 64 or d % 3 == 0])
+"""Cuts between differences of steps: every step near zero, every third one elsewhere."""
+_BAND: Final = 0.05
+_BAND_ROWS: Final = 2
+"""A cut leaves half of the rows of its range below it, up to this share, and this many rows, more or fewer."""
+_HASH_BAND: Final = 0.2
+"""The band of cuts for hashes."""
+_TOLD_APART: Final = 0.75
+"""The share of distinct rows that hashes tell apart.
+
+Rows of one hash grow the same trees. Where they share their label, too, trees that they did not grow hold mostly rows
+of other labels, and a vote that is fitted to what these trees say of them learns to contradict them.
+"""
+_MOST_HALVINGS: Final = 8
+_SCORE_STEPS: Final = 200
+"""Steps at most between the lowest and the highest linear score: there are 253 cuts, the others lie beyond."""
+LEAST_ROWS: Final = 6
+"""Rows of a range that trees divide."""
+
+
+def token_values(vocabulary: Vocabulary) -> Floats:
+    """Return tokens as numbers, NaN for strings and, at the end, where rank -1 reads it, for no token."""
+    strings = np.full(len(vocabulary.strings) + 1, np.nan)
+    return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])
+
+
+def values_of(contexts: Contexts) -> Floats:
+    """Return the tokens of contexts as numbers, NaN for strings and for no token: (m, h)."""
+    vocabulary, ranks = contexts.vocabulary, contexts.ranks
+    if len(vocabulary) <= ranks.size:
+        return np.asarray(token_values(vocabulary)[ranks])
+    values, n_ints = np.full(ranks.shape, np.nan), len(vocabulary.ints)  # a few of many: not all are looked at
+    is_int = (ranks >= 0) & (ranks < n_ints)
+    is_float = (ranks >= n_ints) & (ranks < n_ints + len(vocabulary.floats))
+    values[is_int] = vocabulary.ints[ranks[is_int]]
+    values[is_float] = vocabulary.floats[ranks[is_float] - n_ints]
+    return values
+
+
+def ordered_parts(kind: str, values: Floats) -> list[Floats]:
+    """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.features.cells.column_codes import ordered_parts
+    >>> noon = np.datetime64("2026-11-16T12:00", "us").astype(np.int64)
+    >>> [part.tolist() for part in ordered_parts("d", np.array([float(noon)]))][1:]
+    [[2026.0], [11.0], [16.0], [0.0], [12.0]]
+    """
+    if kind != ColumnKind.DATES:
+        return [values]
+    lacking = np.isnan(values)
+    moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
+    days, months = moments.astype("datetime64[D]"), moments.astype("datetime64[M]")
+    parts = [
+        moments.astype("datetime64[Y]").astype(np.int64) + 1970,
+        months.astype(np.int64) % 12 + 1,
+        (days - months.astype("datetime64[D]")).astype(np.int64) + 1,
+        (days.astype(np.int64) + 3) % 7,  # 1970 began on a Thursday; Monday is 0
+        (moments - days).astype("timedelta64[h]").astype(np.int64),
+    ]
+    return [values, *(np.where(lacking, np.nan, part.astype(np.float64)) for part in parts)]
+
+
+def part_names(kind: str) -> tuple[str, ...]:
+    """Return what follows the name of a column in the names of its ordered columns."""
+    return _DATE_PARTS if kind == ColumnKind.DATES else ("",)
+
+
+def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band: float = _BAND) -> Floats:
+    """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
+
+    A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts halve the rows
+    again and again, each at the roundest binary number near the median of its range, down to ranges with fewer than
+    `least` rows. So a cut bounds the values around it but does not give them, and a row that comes or goes rarely moves
+    a cut, and only cuts of ranges that it lies in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.features.cells.column_codes import quantile_cuts
+    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.9]), np.array([1, 1, 5, 1]), 9)
+    array([2., 8.])
+    >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
+    array([256., 512., 768.])
+    """
+    return halved(CountedValues.of(values, counts), most, least, band)[0]
+
+
+def placed_cuts(values: Floats, counts: Ints) -> Floats:
+    """Return the cuts of a column of trees: as many for any column, so that a cut that comes or goes moves no other.
+
+    Where rows are too few to be divided, the cuts repeat the one below them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.features.cells.column_codes import placed_cuts
+    >>> cuts = placed_cuts(np.array([1.0, 2.0, 3.0]), np.array([10, 10, 20]))
+    >>> np.searchsorted(cuts, [1.0, 2.0, 3.0], side="right").tolist()
+    [63, 126, 253]
+    """
+    return _placed(CountedValues.of(values, counts))
+
+
+def _placed(column: CountedValues) -> Floats:
+    return _filled(*halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
+
+
+def _filled(cuts: Floats, places: Array) -> Floats:
+    """Return cuts with what repeats them: `MAX_CUTS` in all."""
+    found = np.full(MAX_CUTS, LOWEST)
+    found[places] = cuts
+    return np.maximum.accumulate(found)
+
+
+class CountedValues(NamedTuple):
+    """The distinct values of a column, ascending, and how many rows have at most each of them."""
+
+    distinct: Floats
+    upto: Ints
+
+    @classmethod
+    def of(cls, values: Floats, counts: Ints) -> CountedValues:
+        """Return those of values that occur so often; missing ones are left out."""
+        present = ~np.isnan(values)
+        distinct, ranks = np.unique(values[present], return_inverse=True)
+        # Floats are exact: counts add up to less than 2^53. `halved_cuts` takes sums below 2^60.
+        weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
+        return cls(distinct, np.cumsum(weights))
+
+
+def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
+    """Return cuts as `quantile_cuts` does, and the place of each among `most`.
+
+    Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
+    """
+    found = np.full(most, np.nan)
+    _native.halved_cuts(
+        values=column.distinct, upto=column.upto, least=least, band=band, band_rows=_BAND_ROWS, cuts=found
+    )
+    places = np.flatnonzero(~np.isnan(found))
+    return found[places], places
+
+
+def _step_middles(cuts: Floats) -> Floats:
+    """Return NaN and then the middle of each step between cuts, some of which repeat others or lie below all values."""
+    known = np.unique(cuts[cuts > LOWEST])
+    if not len(known):
+        return np.append(np.nan, np.zeros(len(cuts) + 1))
+    widths = np.diff(known)[[0, -1]] if len(known) > 1 else np.ones(2)
+    with np.errstate(over="ignore"):
+        outer = np.clip(known[[0, -1]] + widths * [-0.5, 0.5], LOWEST, -LOWEST)
+    middles = np.concatenate([outer[:1], 0.5 * known[:-1] + 0.5 * known[1:], outer[1:]])
+    return np.concatenate([[np.nan], middles[:1], middles[np.searchsorted(known, cuts, side="right")]])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCodes:
+    """How rows become bytes.
+
+    Parameters
+    ----------
+    kinds : str
+        One letter for each column of the table.
+    cuts : sequence of ndarray of float64
+        For each ordered column, a date having six, the cuts, ascending.
+    names : sequence of ndarray of uint8, shape (n, NAME_BYTES)
+        For each column of names, the hashes of its frequent names, ascending.
+    name_key : bytes
+        The key of these hashes.
+    pairs : ndarray of int64, shape (D, 2)
+        The ordered columns whose differences are columns too.
+    hash_cuts : sequence of ndarray of float64
+        For each ordered column, the few cuts by which rows are hashed.
+    """
+
+    kinds: str
+    cuts: tuple[Floats, ...]
+    names: tuple[NDArray[np.uint8], ...]
+    name_key: bytes
+    pairs: Ints
+    hash_cuts: tuple[Floats, ...]
+
+    @classmethod
+    def chosen(cls, kinds: str, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
+        """Return codes for rows that occur so often; `pairs` are of ordered columns."""
+        key = struct.pack("<QQ", *key_words(seed, "names of trees"))
+        n_bits = int(counts.sum()).bit_length()
+        least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
+        ordered: list[Floats] = []
+        of_names: list[Ints] = []
+        for kind, ranks, values in zip(kinds, contexts.ranks.T, values_of(contexts).T, strict=True):
+            if kind == ColumnKind.NAMES:
+                of_names.append(ranks)
+            else:
+                ordered += ordered_parts(kind, values)
+        counted = [CountedValues.of(part, counts) for part in ordered]
+        cuts = tuple(map(_placed, counted))
+        names = tuple(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key) for ranks in of_names)
+        first = max(2, -(-n_bits // max(len(ordered), 1)))
+        enough = _TOLD_APART * _n_distinct(contexts.ranks.T)
+        return cls(kinds, cuts, names, key, pairs, _hash_cuts(ordered, counted, of_names, first, enough))
+
+    @property
+    def n_ordered(self) -> int:
+        """How many ordered columns there are, differences not counted."""
+        return len(self.cuts)
+
+    @property
+    def is_name(self) -> NDArray[np.uint8]:
+        """Whether each column of bytes holds names: ordered ones come first, then names, then differences."""
+        return np.repeat([0, 1, 0], [self.n_ordered, len(self.names), len(self.pairs)]).astype(np.uint8)
+
+    def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
+        """Return the bytes of rows: shape (m, columns)."""
+        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        ranks = contexts.ranks[:, named]
+        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
+        used[ranks] = True
+        codes = np.zeros((len(used), len(named)), np.uint8)
+        codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
+        names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
+        return self.coded(self.values(contexts), names)
+
+    def coded(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of rows, of the values of ordered columns and the bytes of names.
+
+        Shapes
+        ------
+        values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
+        """
+        found = np.empty((len(values), self.coder.n_columns), np.uint8)
+        self.coder.write(values, names, found)
+        return found
+
+    def name_codes(self, names: Vocabulary) -> NDArray[np.uint8]:
+        """Return the byte of each name in each column of names: shape (names, columns of names)."""
+        hashes = name_hashes(names.tolist(), self.name_key)
+        found = [[code(one, 0) for one in hashes] for code in self._code_of_hash]
+        return np.array(found, np.uint8).reshape(len(self.names), len(hashes)).T
+
+    def name_code(self, j: int, name: Token) -> int:
+        """Return the byte of one name in the column of names j: for single rows."""
+        return self._code_of_hash[j](name_hashes([name], self.name_key)[0], 0)
+
+    @cached_property
+    def _code_of_hash(self) -> list[Callable[[bytes, int], int]]:
+        return [{one.tobytes(): rank for rank, one in enumerate(known, 1)}.get for known in self.names]
+
+    def distinct(
+        self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None
+    ) -> tuple[Ints, Words, Ints]:
+        """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
+
+        `coded` are the bytes of the examples, where they are known already.
+
+        So what is drawn by these hashes does not depend on where a number lies between two cuts, and rarely on a cut
+        that moves.
+        """
+        contexts = examples.contexts
+        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        numbers = Vocabulary(np.arange(MAX_CUTS + 2))
+        vocabulary = contexts.vocabulary.union(numbers)
+        names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
+        places = vocabulary.find(numbers)
+
+        def known_by(steps: NDArray[np.uint8]) -> Examples:
+            return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
+
+        coded = self.rows(contexts) if coded is None else coded
+        rows, _, counts = distinct_examples(known_by(coded[:, : self.n_ordered]), seed)
+        few = [_steps(*pair) for pair in zip(self.hash_cuts, self.values(contexts).T, strict=True)]
+        steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
+        words = example_words(known_by(steps), seed)[rows]
+        order = np.argsort(words, kind="stable")
+        return rows[order], words[order], counts[order]
+
+    @cached_property
+    def coder(self) -> _native.StepCoder:
+        """Compiled code that makes the bytes."""
+        return _native.StepCoder(
+            np.concatenate([np.empty(0), *self.cuts]),
+            np.cumsum([0, *map(len, self.cuts)]),
+            len(self.names),
+            np.ascontiguousarray(self.pairs, np.int64).reshape(-1, 2),
+            np.tile(DIFFERENCE_CUTS, len(self.pairs)),
+            np.arange(len(self.pairs) + 1) * len(DIFFERENCE_CUTS),
+        )
+
+    def owners(self) -> list[tuple[int, ...]]:
+        """Return, for each column of bytes, which columns of the table it is made of."""
+        ordered = [j for j, kind in enumerate(self.kinds) if kind != ColumnKind.NAMES for _ in part_names(kind)]
+        names = [j for j, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
+        return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
+
+    def owned_shares(self) -> Floats:
+        """Return how much of each column of bytes belongs to each column of the table."""
+        owned = np.zeros((len(self.is_name), len(self.kinds)))
+        for shares, columns in zip(owned, self.owners(), strict=True):
+            shares[list(columns)] = 1.0 / len(columns)
+        return owned
+
+    def plain(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
+        """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
+
+        So a base, too, knows a number only by the two cuts around it.
+
+        Shapes
+        ------
+        rows : (m, columns); returned : (m, ordered columns), (m, columns of names)
+        """
+        n = self.n_ordered
+        values = np.empty((len(rows), n))
+        for j, middles in enumerate(self.step_middles):
+            values[:, j] = middles[rows[:, j]]
+        return values, np.ascontiguousarray(rows[:, n : n + len(self.names)])
+
+    @cached_property
+    def step_middles(self) -> list[Floats]:
+        """The middles of the steps of ordered columns, NaN for missing values; outer steps are as wide as the next."""
+        return [_step_middles(cuts) for cuts in self.cuts]
+
+    def plain_owners(self) -> tuple[int, ...]:
+        """Return the column of the table that each ordered column and each column of names belongs to."""
+        return tuple(owner for (owner, *_) in self.owners()[: self.n_ordered + len(self.names)])
+
+    def values(self, contexts: Contexts) -> Floats:
+        """Return the values of all ordered columns: (m, ordered columns)."""
+        parts = [
+            part
+            for kind, values in zip(self.kinds, values_of(contexts).T, strict=True)
+            if kind != ColumnKind.NAMES
+            for part in ordered_parts(kind, values)
+        ]
+        return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
+
+    def with_even_cuts(self, n_scores: int, contexts: Contexts) -> ColumnCodes:
+        """Return codes whose last ordered columns, linear scores, have evenly spaced cuts, some beyond those of rows.
+
+        Quantiles would be coarse where rows are few: the steps of a score are what probabilities are made of.
+        """
+        if not n_scores or not len(contexts):
+            return self
+        scores = self.values(contexts)[:, -n_scores:]
+        return replace(self, cuts=(*self.cuts[:-n_scores], *map(_even_cuts, scores.T)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+
+def _even_cuts(scores: Floats) -> Floats:
+    """Return cuts at multiples of a power of two, around the middle of some scores and beyond their ends."""
+    low, high = float(scores.min()), float(scores.max())
+    exponent = int(np.frexp(max((high - low) / _SCORE_STEPS, 2.0**-40))[1])
+    middle = round(float(np.ldexp(0.5 * low + 0.5 * high, -exponent)))
+    return np.asarray(np.ldexp(np.arange(MAX_CUTS, dtype=np.float64) + (middle - MAX_CUTS // 2), exponent))
+
+
+def _hash_cuts(
+    ordered: list[Floats], counted: list[CountedValues], of_names: list[Ints], first: int, enough: float
+) -> tuple[Floats, ...]:
+    """Return the cuts of ordered columns for hashes: as few halvings, from `first` on, as tell enough rows apart.
+
+    Shapes
+    ------
+    ordered : (m,) for each ordered column; of_names : (m,) for each column of names, the ranks
+    """
+    cuts: tuple[Floats, ...] = ()
+    if not ordered:
+        return cuts
+    for halvings in range(first, max(first, _MOST_HALVINGS) + 1):
+        most = min(MAX_CUTS, 2**halvings - 1)
+        cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        if _n_distinct([*map(_steps, cuts, ordered), *of_names]) >= enough:
+            break
+    return cuts
+
+
+def _n_distinct(columns: Iterable[Array]) -> int:
+    """Return how many distinct rows some columns of whole numbers have, by their hashes."""
+    words = np.zeros(1, np.uint64)
+    for column in columns:
+        words = mix(words ^ mix(column.astype(np.int64).view(np.uint64)))
+    return len(distinct_numbers(words))
+
+
+def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
+    """Return the step of each value, 0 where it is missing."""
+    return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
+
+
+def _frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:
+    """Return the names that occur `least` times or more in a column; the most frequent ones where they are many."""
+    held = ranks >= 0
+    totals = np.bincount(ranks[held], weights=counts[held], minlength=len(vocabulary)).astype(np.int64)
+    frequent = totals >= least
+    if frequent.sum() > _MAX_NAMES:
+        order = np.lexsort((np.arange(len(totals)), -totals))  # ties by the order of the vocabulary
+        frequent[order[_MAX_NAMES:]] = False
+    return vocabulary.keep(frequent)
+
+
+def _hashed(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
+    """Return the hashes of names, ascending, so that their order tells nothing either."""
+    hashes = sorted(name_hashes(names.tolist(), key))
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, NAME_BYTES)
+
+
+def code_arrays(codes: ColumnCodes) -> dict[str, Array]:
+    """Return the arrays of codes, for files."""
+    arrays: dict[str, Array] = {
+        "cuts": np.concatenate([np.empty(0), *codes.cuts]),
+        "cut_lengths": np.array([len(cut) for cut in codes.cuts], np.uint8),
+        "hash_cuts": np.concatenate([np.empty(0), *codes.hash_cuts]),
+        "hash_cut_lengths": np.array([len(cut) for cut in codes.hash_cuts], np.uint8),
+        "pairs": narrow(codes.pairs),
+    }
+    arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
+    arrays["name_lengths"] = np.array([len(known) for known in codes.names], np.uint8)
+    arrays["names"] = np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names])
+    return arrays
+
+
+def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArray[np.uint8], ...]:
+    """Return the hashes of names by column, or refuse such as are not ascending, or too many."""
+    if sum(lengths) != len(flat) or any(length > _MAX_NAMES for length in lengths):
+        raise ValueError("the names of a column are not as many as declared, or more than a byte has room for")
+    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    if any(first >= second for known in found for first, second in pairwise(map(bytes, known))):
+        raise ValueError("the hashes of names are not ascending")
+    return found
+
+
+def split_cuts(flat: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
+    """Return cuts by column, or refuse such as are not finite and ascending, or too many."""
+    if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
+        raise ValueError("the cuts of a column are not as many as declared, or not finite")
+    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    if any((np.diff(cuts) < 0).any() for cuts in found):
+        raise ValueError("the cuts of a column are not ascending")
+    return found
