@@ -87,7 +87,9 @@ class ModelView(NamedTuple):
 
     def seen(self, X: Any, contexts: Contexts) -> list[Ints]:
         """Return the columns of the tokens that each query holds, also of those before its context."""
-        is_longer = self.cutting is not None and not hasattr(X, "columns") and len(X) == len(contexts)
+        is_longer = (
+            self.cutting is not None and not hasattr(X, "columns") and len(X) == len(contexts)
+        )
         labels = self.scorer.labels
         return columns_of(labels, list(X)) if is_longer else list(contexts.ranks_in(labels))
 
@@ -117,7 +119,10 @@ class Answering(ABC):
         """Return the version that answers, and the answers to all rows, some rows at a time."""
         first, *others = row_slices(X)
         view, contexts = self._question(first)
-        found = [ask(view.scorer, contexts), *(ask(view.scorer, view.read(rows)) for rows in others)]
+        found = [
+            ask(view.scorer, contexts),
+            *(ask(view.scorer, view.read(rows)) for rows in others),
+        ]
         return view, found[0] if len(found) == 1 else np.concatenate(found)
 
     def class_scores(self, X: Any) -> Floats:
@@ -185,7 +190,15 @@ class Answering(ABC):
         labels: Array = view.classes()[winners]
         return labels
 
-    def top_k(self, X: Any, k: int = 5, *, exclude: Any = None, allow: Any = None, return_scores: bool = False) -> Any:
+    def top_k(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        exclude: Any = None,
+        allow: Any = None,
+        return_scores: bool = False,
+    ) -> Any:
         """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
 
         Parameters
@@ -223,10 +236,14 @@ class Answering(ABC):
         scorer = view.scorer
         if exclude is None and allow is None and not return_scores:
             return view.classes()[scorer.rank(contexts, k)]
-        mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: view.seen(X, contexts))
+        mask = label_mask(
+            scorer.labels, len(contexts), exclude, allow, lambda: view.seen(X, contexts)
+        )
         columns, scores = scorer.leaders_by_mask(contexts, k, mask, with_scores=return_scores)
         width = columns.shape[1]
-        if not len(columns) or (columns[:, -1:] < 0).any():  # most masks leave k labels to every query
+        if (
+            not len(columns) or (columns[:, -1:] < 0).any()
+        ):  # most masks leave k labels to every query
             width = int((columns >= 0).sum(axis=1).max(initial=0))
             columns = columns[:, :width]
         found = view.classes()[columns]
@@ -271,7 +288,11 @@ class Answering(ABC):
             listed = None if view.names is None else view.names.tolist()
             return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(listed)))
         explanation = with_truth_values(explanation, tokens[0])
-        return explanation if view.names is None else replace(explanation, names=tuple(view.names.tolist()))
+        return (
+            explanation
+            if view.names is None
+            else replace(explanation, names=tuple(view.names.tolist()))
+        )
 
     def contributions(self, X: Any) -> tuple[Floats, Floats]:
         """Return what each column of each row of a table adds to the score of each label, and the scores without them.
@@ -320,5 +341,7 @@ class Answering(ABC):
         """
         view, contexts = self._question(X)
         if not view.scorer.reader.has_bounds:
-            raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do.")
+            raise TypeError(
+                "The memory of this model gives no certificate; Exact() and Hashed() do."
+            )
         return view.scorer.certified(contexts)

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
-from hammemo.kernels import AutoSites, Bag, Copy, PositionalHamming, Recent, SiteKernel, SkipPairs, Suffixes, Together
+from hammemo.kernels import (
+    AutoSites,
+    Bag,
+    Copy,
+    PositionalHamming,
+    Recent,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+    Together,
+)
 from hammemo.memories import Exact, Hashed, Memory
 from hammemo.tasks.labels.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
@@ -106,4 +116,8 @@ def parts_for(estimator: object, params: Iterable[str]) -> dict[str, Any]:
     """Return objects for the "auto" or None parts of which parameters are to be set, such as ``memory__buckets``."""
     nested = [name.partition("__") for name in params if "__" in name]
     known = {part: getattr(estimator, part, 0) for part, _, _ in nested}
-    return {part: part_for(part, name) for part, _, name in nested if known[part] is None or is_auto(known[part])}
+    return {
+        part: part_for(part, name)
+        for part, _, name in nested
+        if known[part] is None or is_auto(known[part])
+    }

@@ -21,7 +21,12 @@ from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refu
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.memories.errors import LayoutError
-from hammemo.tasks.labels.automatic import chooses_sites, mixture_kernel, resolved_kernel, stream_kernel
+from hammemo.tasks.labels.automatic import (
+    chooses_sites,
+    mixture_kernel,
+    resolved_kernel,
+    stream_kernel,
+)
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.contexts import Contexts, Examples
@@ -99,7 +104,12 @@ def keep_layout(state: LabelState) -> Layout:
 
 
 def choose(
-    settings: ModelSettings, columns: ColumnSchema, examples: Examples, seed: int, *, quickly: bool = False
+    settings: ModelSettings,
+    columns: ColumnSchema,
+    examples: Examples,
+    seed: int,
+    *,
+    quickly: bool = False,
 ) -> LabelPlan:
     """Return the plan for a table that is learnt whole: sites, and how they are weighed, may be chosen from it.
 
@@ -109,7 +119,11 @@ def choose(
         refuse_many_names(columns.letters)
     chosen = _Chosen.begun(settings, len(examples.labels))
     if columns.kinds is not None:
-        grows = isinstance(chosen.kernel, AutoSites) and isinstance(chosen.vote, LogLinear) and _is_enough(examples)
+        grows = (
+            isinstance(chosen.kernel, AutoSites)
+            and isinstance(chosen.vote, LogLinear)
+            and _is_enough(examples)
+        )
         narrowing = _narrowing(settings, columns, examples, seed, with_scores=grows)
         examples = examples if narrowing is None else narrowing.learn(examples)
         cells = chosen_cells(
@@ -158,7 +172,9 @@ def choose_by_first_rows(
         narrowing = _narrowing(settings, columns, batch.examples, seed, with_scores=False)
         first = batch.examples if narrowing is None else narrowing.learn(batch.examples)
         is_cell = settings.missing != "empty"
-        cells = chosen_cells(columns.kinds, first, 0, missing_is_cell=is_cell, trees=False, narrowing=narrowing)
+        cells = chosen_cells(
+            columns.kinds, first, 0, missing_is_cell=is_cell, trees=False, narrowing=narrowing
+        )
         chosen = replace(chosen, cells=cells)
     if isinstance(chosen.kernel, AutoSites):
         choices = Choices(kernel="auto: single columns, because it was learnt in pieces")
@@ -167,7 +183,12 @@ def choose_by_first_rows(
 
 
 def _narrowing(
-    settings: ModelSettings, columns: ColumnSchema, examples: Examples, seed: int, *, with_scores: bool
+    settings: ModelSettings,
+    columns: ColumnSchema,
+    examples: Examples,
+    seed: int,
+    *,
+    with_scores: bool,
 ) -> Narrowing | None:
     """Return how the rows of a wide table become narrow; None for other tables, and where the kernel is given."""
     if not (columns.packed or (settings.kernel_is_automatic and is_wide(columns.letters))):
@@ -175,13 +196,18 @@ def _narrowing(
     return choose_narrowing(columns, examples, seed, with_scores=with_scores)
 
 
-def choose_by_stream(settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int) -> LabelPlan:
+def choose_by_stream(
+    settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int
+) -> LabelPlan:
     """Return the plan for a stream, by what its first block tells."""
     chosen = _Chosen.begun(settings, facts.n_labels)
     vote, kernel, choices = chosen.vote, chosen.kernel, chosen.choices
     if is_auto(settings.vote) and facts.has_many_labels and chooses_sites(chosen.memory, vote):
         vote = Mixture(prune=PRUNED, discount="auto" if facts.are_items else 0.0)
-        choices = replace(choices, vote=f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels")
+        choices = replace(
+            choices,
+            vote=f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels",
+        )
     if isinstance(kernel, AutoSites) and not is_auto(settings.kernel):
         kernel = PositionalHamming()
         choices = replace(choices, kernel="auto: positions, because it was learnt in pieces")
@@ -192,13 +218,21 @@ def choose_by_stream(settings: ModelSettings, columns: ColumnSchema, facts: Stre
     elif isinstance(kernel, AutoSites):
         kernel = stream_kernel(columns.n)
         choices = replace(choices, kernel="auto: positions, suffixes and skip pairs, for a stream")
-    return replace(chosen, kernel=kernel, vote=vote, choices=choices).opened(settings, columns, seed)
+    return replace(chosen, kernel=kernel, vote=vote, choices=choices).opened(
+        settings, columns, seed
+    )
 
 
-def choose_like(settings: ModelSettings, columns: ColumnSchema, layout: LabelState, n_labels: int) -> LabelPlan:
+def choose_like(
+    settings: ModelSettings, columns: ColumnSchema, layout: LabelState, n_labels: int
+) -> LabelPlan:
     """Return the plan of a model that can be merged with another one: given parts as given, else those of the other."""
     memory = clone(layout.memory) if settings.memory_is_auto else settings.new_memory()
-    vote = copy.deepcopy(layout.vote) if is_auto(settings.vote) else settings.vote_for(n_labels, memory)
+    vote = (
+        copy.deepcopy(layout.vote)
+        if is_auto(settings.vote)
+        else settings.vote_for(n_labels, memory)
+    )
     if repr(layout.vote) == repr(vote):
         vote = copy.deepcopy(layout.vote)  # fitted weights, if it has any
     kernel = resolved_kernel(settings.kernel, memory, vote)
@@ -230,7 +264,9 @@ class _Chosen:
         choices = Choices(kernel="auto: positions") if is_auto(settings.kernel) else Choices()
         return cls(resolved_kernel(settings.kernel, memory, vote), memory, vote, choices)
 
-    def opened(self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False) -> LabelPlan:
+    def opened(
+        self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False
+    ) -> LabelPlan:
         """Return the plan of these parts, with reasons for what is automatic, unless all of it was given."""
         choices = self.choices
         if settings.memory_is_auto and not given:
@@ -247,14 +283,24 @@ class _Chosen:
 
 
 def _by_trees(
-    settings: ModelSettings, chosen: _Chosen, cells: TreeCells, examples: Examples, seed: int, *, quickly: bool
+    settings: ModelSettings,
+    chosen: _Chosen,
+    cells: TreeCells,
+    examples: Examples,
+    seed: int,
+    *,
+    quickly: bool,
 ) -> _Chosen:
     """Return the parts for a table whose rows have grown trees; tuples are chosen from its columns of names alone."""
     found = Choices()
     if len(cells.names) > 1 and isinstance(chosen.kernel, AutoSites):
         contexts = examples.contexts
-        of_names = Contexts.with_ranks(contexts.vocabulary, np.ascontiguousarray(contexts.ranks[:, cells.names]))
-        selection = chosen.kernel.choose(replace(examples, contexts=of_names), seed, folds=1 if quickly else None)
+        of_names = Contexts.with_ranks(
+            contexts.vocabulary, np.ascontiguousarray(contexts.ranks[:, cells.names])
+        )
+        selection = chosen.kernel.choose(
+            replace(examples, contexts=of_names), seed, folds=1 if quickly else None
+        )
         tuples = tuple(tuple(cells.names[j] for j in site) for site in selection.tuples)
         cells = replace(cells, tuples=tuples)
         found = Choices(losses=selection.losses, taken=selection.taken, folds=len(selection.trials))
@@ -278,7 +324,10 @@ def _by_trees(
 
 def _is_enough(examples: Examples) -> bool:
     """Return whether there is something that trees can be grown by."""
-    return int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES and len(np.unique(examples.label_ranks)) > 1
+    return (
+        int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES
+        and len(np.unique(examples.label_ranks)) > 1
+    )
 
 
 def _shard_of(fitted: Memory, memory: Memory) -> Memory:
@@ -287,11 +336,17 @@ def _shard_of(fitted: Memory, memory: Memory) -> Memory:
     mine, theirs = memory.layout(), shard.layout()
     for name in ("memory", "h", "sites"):
         if mine[name] != theirs[name]:
-            raise LayoutError(f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there.")
+            raise LayoutError(
+                f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there."
+            )
     return shard
 
 
 def _why(vote: Vote) -> str:
     if not vote.has_weights:
         return "a sum, because the memory keeps no rows of counts"
-    return "weights for each label" if getattr(vote, "per_label", False) else "weights that all labels share"
+    return (
+        "weights for each label"
+        if getattr(vote, "per_label", False)
+        else "weights that all labels share"
+    )

@@ -70,14 +70,25 @@ class ColumnValues:
         if not self.counts.any():
             raise ValueError("There is nothing to draw: the model holds no rows.")
         if label is not None and label not in self.labels:
-            raise ValueError(f"label={label!r} is not one of the labels: {', '.join(map(repr, self.labels[:10]))}.")
+            raise ValueError(
+                f"label={label!r} is not one of the labels: {', '.join(map(repr, self.labels[:10]))}."
+            )
         place = None if label is None else self.labels.index(label)
         names = list(map(str, self.labels))
         if len(self.columns) == 1:
             return column_plot.draw_one(
-                ax, self.columns[0], self.values[0], self.counts, names, place, self.source, ordered=self.ordered[0]
+                ax,
+                self.columns[0],
+                self.values[0],
+                self.counts,
+                names,
+                place,
+                self.source,
+                ordered=self.ordered[0],
             )
-        return column_plot.draw_pair(ax, self.columns, self.values, self.counts, names, place, self.source)
+        return column_plot.draw_pair(
+            ax, self.columns, self.values, self.counts, names, place, self.source
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +149,9 @@ def _counted(state: LabelState, places: list[int]) -> _Cases | None:
     cells = state.layout.cells
     if cells is not None and cells.narrowing is not None:
         return None  # its sites are columns of narrow rows
-    if site not in sites.positions or (isinstance(memory, InSegments) and memory.segmented is not None):
+    if site not in sites.positions or (
+        isinstance(memory, InSegments) and memory.segmented is not None
+    ):
         return None
     reader = memory.now().reader()
     if not isinstance(reader, SparseCounts):
@@ -147,7 +160,9 @@ def _counted(state: LabelState, places: list[int]) -> _Cases | None:
     matrix = table.matrices(reader.labels)[k].tocoo()
     ranks = table.tuples[k].rows()[:, [site.index(place) for place in places]]
     n = int(reader.label_counts.sum())
-    left = reader.label_counts - np.asarray(matrix.sum(axis=0)).ravel().astype(np.int64)  # rows without such values
+    left = reader.label_counts - np.asarray(matrix.sum(axis=0)).ravel().astype(
+        np.int64
+    )  # rows without such values
     return _Cases(
         tokens=table.vocabulary,
         ranks=np.concatenate([ranks, np.full((1, len(places)), -1)]),
@@ -192,5 +207,7 @@ def _ranges(state: LabelState, place: int, tokens: Vocabulary, ranks: Ints) -> A
     assert state.layout.cells is not None
     cuts = state.layout.cells.ranges[place]
     found = token_values(tokens)[ranks]
-    bins = np.where(np.isnan(found) | (found == MISSING_RANGE), len(cuts) + 1, found).astype(np.int64)
+    bins = np.where(np.isnan(found) | (found == MISSING_RANGE), len(cuts) + 1, found).astype(
+        np.int64
+    )
     return label_ranges(state.layout.cells.kinds[place], cuts, bins)

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-def count(state: LabelState, batches: Iterable[Examples], sign: int = 1, *, seen: Any = None) -> Memory:
+def count(
+    state: LabelState, batches: Iterable[Examples], sign: int = 1, *, seen: Any = None
+) -> Memory:
     """Return the memory of a state with batches of examples added or, with sign -1, subtracted."""
     del seen  # counting shares no work with choosing
     return add_batches(state.memory, state.layout, batches, sign)
 
 
-def add_batches(memory: Memory, layout: Layout, batches: Iterable[Examples], sign: int = 1) -> Memory:
+def add_batches(
+    memory: Memory, layout: Layout, batches: Iterable[Examples], sign: int = 1
+) -> Memory:
     """Return a memory of a layout with batches of examples added or, with sign -1, subtracted."""
     counted = memory.snapshot()
     cells = layout.cells
@@ -107,7 +111,9 @@ def merge(state: LabelState, other: LabelState, sign: int) -> Memory:
     """Return the sum of two memories or, with sign -1, the difference; LayoutError where their layouts differ."""
     mine, theirs = state.layout.cells, other.layout.cells
     if mine is not theirs and mine != theirs:
-        raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
+        raise LayoutError(
+            "The two models cut numbers differently: give the second one layout= of the first."
+        )
     memory = state.memory.snapshot()
     if sign > 0:
         memory.merge(other.memory)

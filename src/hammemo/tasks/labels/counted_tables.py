@@ -78,7 +78,12 @@ class TableFacts:
         if rows is not None:
             return choice_rows(rows)
         none = np.empty(0, np.int64)
-        return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
+        return Examples(
+            Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))),
+            none,
+            self.labels,
+            none,
+        )
 
 
 def room_for_rows(
@@ -90,12 +95,17 @@ def room_for_rows(
     """
     check_missing_rule(settings.missing)
     if layout is not None:
-        fresh = settings.empty_store(columns.width, layout.seed, choose_like_given(settings, columns, layout, 2).vote)
+        fresh = settings.empty_store(
+            columns.width, layout.seed, choose_like_given(settings, columns, layout, 2).vote
+        )
         theirs = layout.rows
         return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.empty_copy())
     memory = settings.new_memory()
     vote = settings.vote_for(2, memory)
-    kernel, room = resolved_kernel(settings.kernel, memory, vote), settings.empty_store(columns.width, seed, vote)
+    kernel, room = (
+        resolved_kernel(settings.kernel, memory, vote),
+        settings.empty_store(columns.width, seed, vote),
+    )
     if (room is None or room.kept is None) and (
         columns.kinds is not None
         or vote.fits_weights

@@ -39,7 +39,10 @@ class Choices:
         """Return the choices with the vote that is the best of some."""
         held_out = HeldOut.of(trials[0]) if trials else None
         return replace(
-            self, trials=tuple(trials), vote=f"auto: {why}, the best of {len(trials)} tried", held_out=held_out
+            self,
+            trials=tuple(trials),
+            vote=f"auto: {why}, the best of {len(trials)} tried",
+            held_out=held_out,
         )
 
 

@@ -62,8 +62,12 @@ class ListedLabels:
             else:
                 numbers.add(token)
         self._strings = strings
-        self._ints = np.sort(np.array([number for number in numbers if isinstance(number, int)], np.int64))
-        self._floats = np.sort(np.array([number for number in numbers if isinstance(number, float)], np.float64))
+        self._ints = np.sort(
+            np.array([number for number in numbers if isinstance(number, int)], np.int64)
+        )
+        self._floats = np.sort(
+            np.array([number for number in numbers if isinstance(number, float)], np.float64)
+        )
         self._found: deque[tuple[Vocabulary, Bools]] = deque(maxlen=_VERSIONS)
         self._lock = threading.Lock()
 
@@ -87,23 +91,38 @@ class ListedLabels:
         return flags
 
     def _looked_up(self, labels: Vocabulary) -> Bools:
-        ints, floats = find_sorted(self._ints, labels.ints) >= 0, find_sorted(self._floats, labels.floats) >= 0
-        strings = np.fromiter((label in self._strings for label in labels.strings), bool, len(labels.strings))
+        ints, floats = (
+            find_sorted(self._ints, labels.ints) >= 0,
+            find_sorted(self._floats, labels.floats) >= 0,
+        )
+        strings = np.fromiter(
+            (label in self._strings for label in labels.strings), bool, len(labels.strings)
+        )
         return np.concatenate([ints, floats, strings])
 
 
-def label_mask(labels: Vocabulary, m: int, exclude: Any, allow: Any, seen: Callable[[], Lists]) -> LabelMask:
+def label_mask(
+    labels: Vocabulary, m: int, exclude: Any, allow: Any, seen: Callable[[], Lists]
+) -> LabelMask:
     """Return which labels each of m queries may be answered with; `seen` are the labels that the queries hold."""
     is_seen = isinstance(exclude, str) and exclude == "seen"
     refused = seen() if is_seen else _lists(labels, exclude, m, "exclude", "use 'seen', ")
     allowed = _lists(labels, allow, m, "allow", "use ")
     flags = [_flags(labels, allow)] if allow is not None and allowed is None else []
     flags += [~_flags(labels, exclude)] if exclude is not None and refused is None else []
-    is_open = np.logical_and.reduce(flags) if len(flags) > 1 else flags[0] if flags else np.ones(len(labels), bool)
+    is_open = (
+        np.logical_and.reduce(flags)
+        if len(flags) > 1
+        else flags[0]
+        if flags
+        else np.ones(len(labels), bool)
+    )
     if allowed is not None and refused is not None:
         allowed = [np.setdiff1d(own, out) for own, out in zip(allowed, refused, strict=True)]
     if allowed is None and not refused:
-        return LabelMask(is_open, np.zeros(m + 1, np.int64), np.empty(0, np.int64), lists_allow=False)
+        return LabelMask(
+            is_open, np.zeros(m + 1, np.int64), np.empty(0, np.int64), lists_allow=False
+        )
     lists = allowed if allowed is not None else refused or []
     starts = np.concatenate([[0], np.cumsum([len(columns) for columns in lists])]).astype(np.int64)
     listed = np.concatenate([np.empty(0, np.int64), *lists])
@@ -115,7 +134,9 @@ def _lists(labels: Vocabulary, given: Any, m: int, name: str, known: str) -> Lis
     if given is None or isinstance(given, ListedLabels):
         return None
     if not _is_list(given):
-        raise ValueError(f"{name}={given!r} is not known: {known}a list of labels, or one list of labels per query.")
+        raise ValueError(
+            f"{name}={given!r} is not known: {known}a list of labels, or one list of labels per query."
+        )
     if isinstance(given, (set, frozenset, dict)) or not _is_list(next(iter(given), None)):
         return None
     lists = list(given)

@@ -78,7 +78,9 @@ class Names(Generic[Part]):
         if name not in self.classes or len(numbers) > len(types):
             return None
         try:
-            return self.classes[name](*(read(number) for read, number in zip(types, numbers, strict=False)))
+            return self.classes[name](
+                *(read(number) for read, number in zip(types, numbers, strict=False))
+            )
         except ValueError:
             return None
 
@@ -120,7 +122,11 @@ KERNELS: Final[Names[SiteKernel]] = Names(
         "suffixes": Suffixes,
         "skip-pairs": SkipPairs,
     },
-    {"decaying": {"RATE": float}, "suffixes": {"K": int, "BASE": float}, "skip-pairs": {"REACH": int}},
+    {
+        "decaying": {"RATE": float},
+        "suffixes": {"K": int, "BASE": float},
+        "skip-pairs": {"REACH": int},
+    },
     joined=True,
 )
 
@@ -128,7 +134,9 @@ MEMORIES: Final[Names[Memory]] = Names(
     "memory", Memory, {"exact": Exact, "hashed": Hashed, "gaussian": Gaussian, "tiered": Tiered}
 )
 
-VOTES: Final[Names[Vote]] = Names("vote", Vote, {"sum": Sum, "mean": Mean, "log-linear": LogLinear, "mixture": Mixture})
+VOTES: Final[Names[Vote]] = Names(
+    "vote", Vote, {"sum": Sum, "mean": Mean, "log-linear": LogLinear, "mixture": Mixture}
+)
 
 NAMES: Final[dict[str, Names[Any]]] = {names.kind: names for names in (KERNELS, MEMORIES, VOTES)}
 """The names of each kind."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from hammemo.tokens.user_input import CheckedRows
 
 
-def read_target(settings: ModelSettings, state: LabelState, label: Any, sign: int) -> tuple[Any, np.dtype[Any]]:
+def read_target(
+    settings: ModelSettings, state: LabelState, label: Any, sign: int
+) -> tuple[Any, np.dtype[Any]]:
     """Return one label as it is, because the memory checks it, and the type of all labels once it is learned."""
     del settings
     dtype = state.target_dtype
@@ -27,7 +29,9 @@ def read_target(settings: ModelSettings, state: LabelState, label: Any, sign: in
     return label, common_label_dtype(label_array([label]), label_ends(state))
 
 
-def read_batch(settings: ModelSettings, rows: CheckedRows, classes: Any, before: LabelState | None) -> RowBatch:
+def read_batch(
+    settings: ModelSettings, rows: CheckedRows, classes: Any, before: LabelState | None
+) -> RowBatch:
     """Return rows that are to be learned, and the classes that are declared with them."""
     del settings
     declared = rows.labels[:0] if classes is None else label_array(classes)
@@ -35,7 +39,9 @@ def read_batch(settings: ModelSettings, rows: CheckedRows, classes: Any, before:
     dtype = common_label_dtype(rows.labels, declared, *known)
     examples = rows.examples()
     if before is None and not len(examples) and not len(declared):
-        raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+        raise ValueError(
+            "There is nothing to learn: every sample_weight is zero and no class was declared."
+        )
     if before is None:
         check_column_names(() if rows.columns.names is None else rows.columns.names)
     return RowBatch(examples, rows.columns, dtype, Vocabulary.of(declared))

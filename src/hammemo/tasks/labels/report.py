@@ -83,8 +83,16 @@ class Report(ReportText):
             f"vote: {self.vote}; {self.choices.vote}",
             *self._trials(),
             f"held out: {self._held_out()}",
-            *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
-            describe_kept(self.n_kept, keeps_all=self.keeps_all, what="documents" if self.keeps_documents else "rows"),
+            *(
+                [f"  left out, because it says little: {', '.join(self.unread)}"]
+                if self.unread
+                else []
+            ),
+            describe_kept(
+                self.n_kept,
+                keeps_all=self.keeps_all,
+                what="documents" if self.keeps_documents else "rows",
+            ),
             *([STALE] if self.is_stale else []),
         ]
         return "\n".join(lines)
@@ -92,12 +100,16 @@ class Report(ReportText):
     def summary(self) -> str:
         """Return two lines: what the model holds and what was chosen, and how good that is on held-out folds."""
         chosen = [
-            f"{self.n_trees:,} trees of cuts" if self.n_trees else count_things(self.n_single, self._column),
+            f"{self.n_trees:,} trees of cuts"
+            if self.n_trees
+            else count_things(self.n_single, self._column),
             *([count_things(len(self.tuples), "tuple")] if self.tuples else []),
             *self.free,
         ]
         vote = self.vote.partition("(")[0]
-        return f"{self._held()}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+        return (
+            f"{self._held()}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+        )
 
     @property
     def _column(self) -> str:
@@ -116,13 +128,19 @@ class Report(ReportText):
         if found is None:
             return "not measured, because nothing was chosen by folds of rows that are kept; hammemo evaluate does it"
         figures = f"accuracy {found.accuracy:.3f}, log-loss {found.log_loss:.3f}"
-        measured = f"{figures} on {count_things(found.folds, 'fold')}, {count_things(found.rows, 'row')}"
+        measured = (
+            f"{figures} on {count_things(found.folds, 'fold')}, {count_things(found.rows, 'row')}"
+        )
         measured += ", without class weights" if self.is_weighed else ""
         if self.is_stale or self.chosen_at > self.n_examples:
             return f"stale, refit ({measured}, some of which may be forgotten)"
         if self.chosen_at < self.n_examples:
             return f"{measured}, when there were {self.chosen_at:,}"
-        alone = "" if self.most_frequent is None else f"; the most frequent label alone: {self.most_frequent:.3f}"
+        alone = (
+            ""
+            if self.most_frequent is None
+            else f"; the most frequent label alone: {self.most_frequent:.3f}"
+        )
         return f"{measured}{alone}"
 
     def bits(self) -> SiteBits:
@@ -133,7 +151,9 @@ class Report(ReportText):
         """
         version = vars(self.model)
         known: SiteBits | None = version.get("_bits")
-        return known if known is not None else version.setdefault("_bits", site_bits(self.model.state))
+        return (
+            known if known is not None else version.setdefault("_bits", site_bits(self.model.state))
+        )
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
         """Draw `bits`, the most valuable sites, on the axes or on those of a new figure; return the axes."""
@@ -146,8 +166,12 @@ class Report(ReportText):
             trees = f"{count_things(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
             parts = [*([count_things(n_names, "column") + " of names"] if n_names else []), trees]
         if self.tuples:
-            shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else "")
-            parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")
+            shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (
+                ", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else ""
+            )
+            parts.append(
+                f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}"
+            )
         return ", ".join([*parts, *self.free])
 
     def _gain(self) -> list[str]:
@@ -177,7 +201,9 @@ class Report(ReportText):
             return []
         best = self.choices.trials[0]
         shared = min(trial.loss for trial in self.choices.trials if not trial.per_label)
-        return [f"  log-loss on these folds: {best.loss:.4f} as taken, {shared:.4f} with weights that all labels share"]
+        return [
+            f"  log-loss on these folds: {best.loss:.4f} as taken, {shared:.4f} with weights that all labels share"
+        ]
 
 
 def report_of(model: Any) -> Report:

@@ -49,7 +49,12 @@ class Scorer:
     """
 
     def __init__(
-        self, reader: Reader, sites: Sites, vote: Vote, memory: Memory | None = None, cells: Cells | None = None
+        self,
+        reader: Reader,
+        sites: Sites,
+        vote: Vote,
+        memory: Memory | None = None,
+        cells: Cells | None = None,
     ) -> None:
         self.reader = reader
         self.sites = sites
@@ -66,7 +71,11 @@ class Scorer:
     def ranker(self) -> Ranker:
         """What gives the scores."""
         whole = self._memory
-        made = self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
+        made = (
+            self.vote.ranker(self.reader, self.sites)
+            if whole is None
+            else whole.ranker(self.vote, self.sites)
+        )
         if self._cells is None:
             return made
         base = self._cells.base_answers(self.labels, self.vote.base_weights(self.labels))
@@ -75,14 +84,18 @@ class Scorer:
     def check_not_empty(self) -> None:
         """Refuse to answer where nothing is stored."""
         if not len(self.labels):
-            raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+            raise ValueError(
+                "The memory is empty, so there is no label to predict: learn at least one example first."
+            )
 
     def _compared(self, contexts: Contexts) -> Contexts:
         """Return what the sites compare: cells, where rows have numbers."""
         return contexts if self._cells is None else self._cells.of(contexts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed
+        return {
+            name: value for name, value in dict(vars(self)).items() if name != "ranker"
+        }  # made again when needed
 
     def scores(self, contexts: Contexts) -> Array:
         """Return one score for each context and label, made in batches that bound the memory needed.
@@ -91,7 +104,10 @@ class Scorer:
         ------
         contexts : m of them; returned : (m, number of labels)
         """
-        parts = [self.ranker.scores(contexts[part]) for part in row_pieces(len(contexts), self.ranker.row_width)]
+        parts = [
+            self.ranker.scores(contexts[part])
+            for part in row_pieces(len(contexts), self.ranker.row_width)
+        ]
         return np.concatenate(parts) if parts else np.empty((0, len(self.labels)))
 
     def probabilities(self, contexts: Contexts) -> Floats:
@@ -154,7 +170,9 @@ class Scorer:
             )
         _warn_of_unchecked_forgetting(self.reader)
         divisor = self.vote.divisor(self.reader, self.sites)
-        return self.reader.proven(self._compared(contexts), self.sites.weights, divisor, self.winners(contexts))
+        return self.reader.proven(
+            self._compared(contexts), self.sites.weights, divisor, self.winners(contexts)
+        )
 
     def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
         """Return what each column of a table adds to each score, and the score without any column.
@@ -182,7 +200,9 @@ class Scorer:
             terms = self.ranker.site_scores(contexts[part], labels)
             sites = terms.parts or self.sites.described()
             if any(kind for kind, _ in sites):
-                raise TypeError("contributions() is for tables: a bag of tokens belongs to no column. Use explain().")
+                raise TypeError(
+                    "contributions() is for tables: a bag of tokens belongs to no column. Use explain()."
+                )
             spread = np.zeros((len(sites), self.sites.h))
             for site, (_, positions) in zip(spread, sites, strict=True):
                 site[list(positions)] = 1.0 / len(positions)
@@ -230,7 +250,9 @@ class Scorer:
             score_errors=None if terms.total_errors is None else terms.total_errors[0],
             margin=margin,
             certified=certified,
-            probabilities=self.vote.probabilities(scores[None])[0][columns] if self.vote.has_probabilities else None,
+            probabilities=self.vote.probabilities(scores[None])[0][columns]
+            if self.vote.has_probabilities
+            else None,
         )
 
 

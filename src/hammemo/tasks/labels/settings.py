@@ -56,7 +56,9 @@ class ModelSettings(NamedTuple):
 
     def new_memory(self) -> Memory:
         """Return a memory that is not open yet."""
-        is_function = callable(self.memory) and not isinstance(self.memory, type)  # a class is refused
+        is_function = callable(self.memory) and not isinstance(
+            self.memory, type
+        )  # a class is refused
         made: Memory = self.memory() if is_function else resolved_memory(self.memory)
         return made
 
@@ -82,22 +84,33 @@ class ModelSettings(NamedTuple):
                 "or leave out class_weight."
             )
         if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
-            raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
+            raise ValueError(
+                "class_weight= is given twice, to the model and to its vote: leave out one of them."
+            )
         return vote.with_class_weight(self.class_weight)
 
-    def empty_store(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> ModelStore | None:
+    def empty_store(
+        self, h: int, seed: int, vote: Vote, *, documents: bool = False
+    ) -> ModelStore | None:
         """Return what rows or documents are stored in; None where nothing is."""
         digests = Digests.of(self.keep)
-        kept = self._empty_kept(self.keep if digests is None else digests.rows, h, seed, vote, documents=documents)
+        kept = self._empty_kept(
+            self.keep if digests is None else digests.rows, h, seed, vote, documents=documents
+        )
         return kept if digests is None else DigestStore(h, seed, digests.key, beside=kept)
 
     def stored(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit: the same as while it ran."""
         return store
 
-    def _empty_kept(self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool) -> Kept | None:
+    def _empty_kept(
+        self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool
+    ) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
-        most, is_needed = most_kept(keep, digests=True), vote.fits_weights or isinstance(self.kernel, AutoSites)
+        most, is_needed = (
+            most_kept(keep, digests=True),
+            vote.fits_weights or isinstance(self.kernel, AutoSites),
+        )
         if keep is False or (keep == "auto" and not is_needed):
             return None
         return (KeptDocuments if documents else KeptRows).empty(h, seed, most)

@@ -70,7 +70,10 @@ class SiteBits:
 
     def __str__(self) -> str:
         width = max(map(len, self.names))
-        lines = [f"{name:<{width}}  {value:+.4f}" for name, value in zip(self.names, self.bits.tolist(), strict=True)]
+        lines = [
+            f"{name:<{width}}  {value:+.4f}"
+            for name, value in zip(self.names, self.bits.tolist(), strict=True)
+        ]
         return "\n".join([self._title(), *lines])
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
@@ -96,7 +99,9 @@ def site_bits(state: LabelState) -> SiteBits:
     ('(0, 2)', 1.0, 0.0)
     """
     has_trees = isinstance(state.layout.cells, TreeCells)
-    contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(state)
+    contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(
+        state
+    )
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
@@ -104,7 +109,11 @@ def site_bits(state: LabelState) -> SiteBits:
     narrowing = None if cells is None else cells.narrowing
     n_columns = state.columns.n if cells is None else len(cells.kinds)
     sites = [("", (j,)) for j in range(n_columns)] if has_trees else state.layout.sites.described()
-    listed = state.columns.listed() if narrowing is None else narrowing.narrow_names(state.columns.listed())
+    listed = (
+        state.columns.listed()
+        if narrowing is None
+        else narrowing.narrow_names(state.columns.listed())
+    )
     shown = [kind or shown_site(site, listed) for kind, site in sites]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
@@ -152,14 +161,18 @@ def _shares(contributions: Floats, mean: Floats, truths: Ints) -> Floats:
 
 def _bits(scores: Floats, truths: Ints) -> Floats:
     shifted = scores - scores.max(axis=1, keepdims=True)
-    return np.asarray((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2))
+    return np.asarray(
+        (np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2)
+    )
 
 
 def _contributions(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
     vote, sample, memory = state.vote, state.kept, state.memory
     if not isinstance(vote, LogLinear):
-        raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
+        raise ValueError(
+            f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'."
+        )
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with keep=True.")
     reader, smoothing = with_free_rows(memory.reader(), state.layout.sites), vote.amounts()
@@ -173,7 +186,9 @@ def _contributions(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     prior = shares(reader.label_counts)
-    ratios = features(reader, LabelledContexts(examples.contexts[rows], columns[rows], prior, smoothing, True))
+    ratios = features(
+        reader, LabelledContexts(examples.contexts[rows], columns[rows], prior, smoothing, True)
+    )
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
     contributions = np.einsum("cmkj,kjc->kmc", by_site, weights, optimize=True)
     return contributions.astype(np.float64), rule.base, columns[rows], counts
@@ -186,11 +201,15 @@ def _of_columns(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     """
     vote, cells, kept, memory = state.vote, state.layout.cells, state.rows, state.memory
     if not isinstance(vote, LogLinear) or kept is None or not len(kept):
-        raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
+        raise ValueError(
+            "What a column is worth in bits needs a log-linear vote and kept rows: the default has both."
+        )
     assert isinstance(cells, TreeCells)
     reader, examples = memory.static_reader(), cells.learn(kept.examples())
     chosen, words, counts = cells.codes.distinct(examples, memory.seed)
-    examples = replace(examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES])
+    examples = replace(
+        examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES]
+    )
     rows = rows_of(cells, examples, memory.seed, reader)
     rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
@@ -204,7 +223,11 @@ def _of_columns(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     if of_base is None:
         return found, rule.base, rows.labels, rows.multiplicity
     coded = cells.codes.rows(examples.contexts), cells.codes.step_middles
-    added = of_base * cells.base.crossed_contributions(coded, words[:_MAX_TREE_EXAMPLES], reader.labels)
+    added = of_base * cells.base.crossed_contributions(
+        coded, words[:_MAX_TREE_EXAMPLES], reader.labels
+    )
     found += added
-    found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(found)  # what belongs to no column belongs to all
+    found += (of_base * rows.base_ratios - added.sum(axis=0)) / len(
+        found
+    )  # what belongs to no column belongs to all
     return found, rule.base, rows.labels, rows.multiplicity

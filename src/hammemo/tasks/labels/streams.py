@@ -31,7 +31,14 @@ from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
-from hammemo.tokens.stream_blocks import FRAME_CONTEXT, Block, WindowSample, event_documents, long_enough, stream_blocks
+from hammemo.tokens.stream_blocks import (
+    FRAME_CONTEXT,
+    Block,
+    WindowSample,
+    event_documents,
+    long_enough,
+    stream_blocks,
+)
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear
@@ -103,7 +110,15 @@ class Stream:
                 "cases= is for documents in an iterable; in a data frame, case= names the column of the ids."
             )
         documents, cases = event_documents(tokens, case, item, time)
-        return cls(documents, starts, classes, cutting, cases, is_frame=True, is_short_said=short is not None)
+        return cls(
+            documents,
+            starts,
+            classes,
+            cutting,
+            cases,
+            is_frame=True,
+            is_short_said=short is not None,
+        )
 
     @property
     def default_cutting(self) -> Cutting:
@@ -117,7 +132,9 @@ class Stream:
 
     def blocks(self, h: int, cutting: Cutting) -> Iterator[Block]:
         """Yield the stream in blocks."""
-        return stream_blocks(self.documents, h, self.starts, cutting.short, cutting.pad, cases=self.cases)
+        return stream_blocks(
+            self.documents, h, self.starts, cutting.short, cutting.pad, cases=self.cases
+        )
 
     def labels(self) -> Vocabulary | None:
         """Return the labels that are learnt; None for all."""
@@ -125,7 +142,11 @@ class Stream:
 
 
 def fit_stream(
-    settings: ModelSettings, before: LabelState | None, stream: Stream, h: int | None, layout: LabelState | None
+    settings: ModelSettings,
+    before: LabelState | None,
+    stream: Stream,
+    h: int | None,
+    layout: LabelState | None,
 ) -> LabelState:
     """Learn a stream that is all that there is; choose by it, where all its documents are kept."""
     refuse_to_record(before)
@@ -143,7 +164,9 @@ def fit_stream(
     return state
 
 
-def fit_documents(settings: ModelSettings, state: LabelState, *, is_counted: bool = False) -> LabelState:
+def fit_documents(
+    settings: ModelSettings, state: LabelState, *, is_counted: bool = False
+) -> LabelState:
     """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
 
     It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learned them in the order in which
@@ -179,7 +202,11 @@ def _with_vote_for_all_labels(settings: ModelSettings, state: LabelState) -> Lab
 
 
 def learn_stream(
-    settings: ModelSettings, before: LabelState | None, stream: Stream, h: int | None, layout: LabelState | None
+    settings: ModelSettings,
+    before: LabelState | None,
+    stream: Stream,
+    h: int | None,
+    layout: LabelState | None,
 ) -> LabelState:
     """Learn one more stream; by default, h and how it is cut are those of before, or of the layout."""
     known = layout if before is None else before
@@ -204,7 +231,9 @@ def _learn_blocks(
     blocks = stream.blocks(h, cutting)
     first = next(blocks, None)
     if first is None or not len(first.targets()):
-        raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
+        raise ValueError(
+            f"There is nothing to learn: no document at the start has more than h={h} tokens."
+        )
     state, target_dtype = _begun(settings, before, stream, first, h, layout)
     state = state.but(cutting=join_cuttings(state, cutting), target_dtype=target_dtype)
     labels, memory = stream.labels(), state.memory.snapshot()
@@ -231,7 +260,12 @@ def _learn_blocks(
 
 
 def _begun(
-    settings: ModelSettings, before: LabelState | None, stream: Stream, first: Block, h: int, layout: LabelState | None
+    settings: ModelSettings,
+    before: LabelState | None,
+    stream: Stream,
+    first: Block,
+    h: int,
+    layout: LabelState | None,
 ) -> tuple[LabelState, np.dtype[Any]]:
     """Return the state before the first block is learnt, and the type of all labels so far."""
     chosen = None if stream.classes is None else label_array(stream.classes)
@@ -239,7 +273,9 @@ def _begun(
     refuse_numbers(layout if before is None else before)
     if before is not None:
         if h != before.layout.sites.h:
-            raise ValueError(f"The model was fitted on contexts of {before.layout.sites.h} tokens; h={h}.")
+            raise ValueError(
+                f"The model was fitted on contexts of {before.layout.sites.h} tokens; h={h}."
+            )
         kinds.append(label_ends(before))
     target_dtype = common_label_dtype(*kinds)
     state = before
@@ -255,7 +291,9 @@ def _begun(
     return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), target_dtype
 
 
-def forget_stream(settings: ModelSettings, state: LabelState, stream: Stream) -> tuple[LabelState, bool]:
+def forget_stream(
+    settings: ModelSettings, state: LabelState, stream: Stream
+) -> tuple[LabelState, bool]:
     """Remove whole documents; return whether the kept documents, if there are any, knew that each was learnt whole."""
     refuse_numbers(state)
     labels, kept = stream.labels(), state.documents
@@ -285,7 +323,9 @@ def forget_cases(settings: ModelSettings, state: LabelState, ids: Sequence[Any])
     return _forget_found(settings, state, kept.of_ids(ids))
 
 
-def _forget_found(settings: ModelSettings, state: LabelState, documents: KeptDocuments) -> LabelState:
+def _forget_found(
+    settings: ModelSettings, state: LabelState, documents: KeptDocuments
+) -> LabelState:
     """Remove documents that are kept."""
     state = forget_kept(state, documents)
     for examples in documents.batches():
@@ -294,7 +334,11 @@ def _forget_found(settings: ModelSettings, state: LabelState, documents: KeptDoc
 
 
 def _forget_blocks(
-    settings: ModelSettings, state: LabelState, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None
+    settings: ModelSettings,
+    state: LabelState,
+    blocks: Iterator[Block],
+    cutting: Cutting,
+    labels: Vocabulary | None,
 ) -> tuple[LabelState, bool]:
     memory, keeper = state.memory.snapshot(), Keeper(state.store, Way.of(cutting, labels), -1)
     for block in keeper.through(blocks):
@@ -339,7 +383,11 @@ def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
     held = codes >= 0  # beginnings are filled up
     owners = np.repeat(np.arange(len(lengths)), lengths)[held]
     mean_length = (int(lengths.sum()) - padding) / max(len(lengths), 1)
-    return StreamFacts(n_labels, mean_length, share_repeats(codes[held], np.bincount(owners, minlength=len(lengths))))
+    return StreamFacts(
+        n_labels,
+        mean_length,
+        share_repeats(codes[held], np.bincount(owners, minlength=len(lengths))),
+    )
 
 
 def _told(blocks: Iterable[Block], total: int | None) -> Iterator[Block]:
@@ -372,7 +420,11 @@ def with_counted_stream(
     if not state.vote.sample_size():
         return state
     state = _with_vote_for_all_labels(settings, state)
-    return state.but(vote=fitted_vote(state, sample if state.kept is None else state.kept.fitting_sample(state.vote)))
+    return state.but(
+        vote=fitted_vote(
+            state, sample if state.kept is None else state.kept.fitting_sample(state.vote)
+        )
+    )
 
 
 def stream_losses(view: ModelView, stream: Stream) -> NDArray[np.float64]:

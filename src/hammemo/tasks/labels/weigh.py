@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def weigh(
-    settings: ModelSettings, state: LabelState, learned: Examples | None = None, seen: WeightedRows | None = None
+    settings: ModelSettings,
+    state: LabelState,
+    learned: Examples | None = None,
+    seen: WeightedRows | None = None,
 ) -> Vote:
     """Return the vote fitted to what is kept, or to what was learned where nothing is; as it is if that is too little.
 
@@ -45,7 +48,12 @@ def weigh(
 
 
 def weigh_learned(
-    settings: ModelSettings, state: LabelState, examples: Examples, *, is_first: bool, choose_again: bool
+    settings: ModelSettings,
+    state: LabelState,
+    examples: Examples,
+    *,
+    is_first: bool,
+    choose_again: bool,
 ) -> Vote:
     """Return the vote after a batch of rows: an automatic one is fitted to the first batch, if that is large."""
     del choose_again  # the first batch takes as long as it takes
@@ -74,7 +82,11 @@ def with_weights(settings: ModelSettings, state: LabelState, stored: StoredArray
 
 
 def fitted_vote(
-    state: LabelState, examples: Examples, known: WeightedRows | None = None, *, leave_one_out: bool = True
+    state: LabelState,
+    examples: Examples,
+    known: WeightedRows | None = None,
+    *,
+    leave_one_out: bool = True,
 ) -> Vote:
     """Return the vote fitted to examples; with `leave_one_out` each is left out of the counts that predict it."""
     vote, memory, cells = state.vote, state.memory, state.layout.cells
@@ -90,7 +102,9 @@ def fitted_vote(
     if is_in_segments(memory):
         reader = rows_to_fit(reader, vote, state.layout.sites, examples)
     with progress_bar("Fitting weights, stages"):
-        vote.fit_to(reader, examples, state.layout.sites, seed=memory.seed, leave_one_out=leave_one_out)
+        vote.fit_to(
+            reader, examples, state.layout.sites, seed=memory.seed, leave_one_out=leave_one_out
+        )
     return vote
 
 
@@ -101,7 +115,11 @@ def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) ->
     """
     if not isinstance(vote, Mixture):
         return reader.restrict(examples.contexts)
-    return reader if vote.components(sites).continued else reader.restrict(examples.contexts, times=True)
+    return (
+        reader
+        if vote.components(sites).continued
+        else reader.restrict(examples.contexts, times=True)
+    )
 
 
 def check_class_weight(state: LabelState) -> None:
@@ -121,7 +139,9 @@ def _fit_trees(
 ) -> None:
     """Fit the weights of trees: to rows that did not grow them."""
     if not leave_one_out:
-        raise ValueError("With trees, weights are fitted to stored rows: leave out leave_one_out=False.")
+        raise ValueError(
+            "With trees, weights are fitted to stored rows: leave out leave_one_out=False."
+        )
     if not vote.fits_weights:
         return
     kept, memory = state.rows, state.memory

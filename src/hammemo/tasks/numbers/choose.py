@@ -60,7 +60,12 @@ NumberPlan: TypeAlias = "LayoutPlan[NumberLayout, NumberMemory, NumberVote]"
 
 
 def choose(
-    settings: NumberSettings, columns: ColumnSchema, examples: Examples, seed: int, *, quickly: bool = False
+    settings: NumberSettings,
+    columns: ColumnSchema,
+    examples: Examples,
+    seed: int,
+    *,
+    quickly: bool = False,
 ) -> NumberPlan:
     """Choose everything by rows; where there are none, by one row without values, so that nothing depends on any."""
     del quickly  # a choice holds out no fold
@@ -75,15 +80,23 @@ def choose(
 
 
 def choose_by_first_rows(
-    settings: NumberSettings, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int
+    settings: NumberSettings,
+    columns: ColumnSchema,
+    batch: RowBatch | None,
+    n_labels: int,
+    seed: int,
 ) -> NumberPlan:
     """Choose everything by the first rows."""
     del n_labels
-    examples = Examples.of(np.empty((0, columns.width), object), []) if batch is None else batch.examples
+    examples = (
+        Examples.of(np.empty((0, columns.width), object), []) if batch is None else batch.examples
+    )
     return choose(settings, columns, examples, seed)
 
 
-def choose_like(settings: NumberSettings, columns: ColumnSchema, layout: NumberState, n_labels: int) -> NumberPlan:
+def choose_like(
+    settings: NumberSettings, columns: ColumnSchema, layout: NumberState, n_labels: int
+) -> NumberPlan:
     """Choose what another model has chosen."""
     del settings, columns, n_labels
     return LayoutPlan(layout.layout, NumberMemory.empty(layout.layout), layout.vote, layout.seed)
@@ -115,7 +128,9 @@ def fit_documents(settings: NumberSettings, state: NumberState) -> NumberState:
     raise NotImplementedError("a regressor keeps rows, not documents")
 
 
-def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[NumberLayout, NumberRows, Gram]:
+def _chosen(
+    columns: ColumnSchema, examples: Examples, seed: int
+) -> tuple[NumberLayout, NumberRows, Gram]:
     """Return the layout that examples choose, the distinct rows of it in the order of hashes, and their matrix."""
     kinds = columns.letters
     refuse_many_names(kinds)
@@ -127,12 +142,17 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
         kinds = narrowing.narrow_kinds
         n_scores = narrowing.n_scores
     no_pairs, of_examples = np.empty((0, 2), np.int64), (examples.contexts, examples.multiplicity)
-    codes = ColumnCodes.chosen(kinds, *of_examples, no_pairs, seed).with_even_cuts(n_scores, examples.contexts)
+    codes = ColumnCodes.chosen(kinds, *of_examples, no_pairs, seed).with_even_cuts(
+        n_scores, examples.contexts
+    )
     places, words, counts = codes.distinct(examples, seed)
     targets = targets_of(examples)[places]
     center = float(np.sort(targets)[len(targets) // 2])
     exponent = choose_exponent(float(np.abs(targets - center).max()))
-    rows, whole = SeenRows(codes, examples.contexts[places]), whole_targets(targets, center, exponent)
+    rows, whole = (
+        SeenRows(codes, examples.contexts[places]),
+        whole_targets(targets, center, exponent),
+    )
     with progress_bar("Fitting the additive base"):
         base, gram = number_base(codes, rows.values, rows.names, whole, counts, words)
     mean = exact_sum(whole, counts) // int(counts.sum())
@@ -143,6 +163,8 @@ def _chosen(columns: ColumnSchema, examples: Examples, seed: int) -> tuple[Numbe
         with progress_bar("Growing trees"):
             grown_by = np.clip(own[:m], -_LARGEST, _LARGEST)
             forests.append(grown_forest(*seen, grown_by, *of_rows, len(codes.is_name), seed, rules))
-    layout = NumberLayout(codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]), narrowing)
+    layout = NumberLayout(
+        codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]), narrowing
+    )
     leaves = tuple(forest.leaves(rows.codes) for forest in forests)
     return layout, NumberRows(rows, whole, left, leaves, words, counts), gram

@@ -33,7 +33,9 @@ def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = Non
     places = find_places(state.columns, columns)
     kept = state.rows
     if kept is None:
-        raise ValueError("The model keeps no rows, so nothing is known of single columns: fit it with keep=True.")
+        raise ValueError(
+            "The model keeps no rows, so nothing is known of single columns: fit it with keep=True."
+        )
     if not len(kept):
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples = kept.examples()
@@ -51,9 +53,14 @@ def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = Non
             axes.append(range_axis(kind, tokens, ranks, counts, MOST_RANGES[size]))
     shape = [len(values) for values, _, _ in axes]
     means = average_targets(
-        np.ravel_multi_index([bins for _, bins, _ in axes], shape), targets_of(examples), counts, shape
+        np.ravel_multi_index([bins for _, bins, _ in axes], shape),
+        targets_of(examples),
+        counts,
+        shape,
     )
-    source = f"all {state.n_examples:,} rows" if kept.holds_all else f"{means.totals.sum():,} kept rows"
+    source = (
+        f"all {state.n_examples:,} rows" if kept.holds_all else f"{means.totals.sum():,} kept rows"
+    )
     names = name_columns(state.columns, places)
     if size:
         return column_plot.draw_mean_pair(

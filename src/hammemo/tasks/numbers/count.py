@@ -20,7 +20,11 @@ _NO_LABELS: Final = Vocabulary()
 
 
 def count(
-    state: NumberState, batches: Iterable[Examples], sign: int = 1, *, seen: SeenByChoice | None = None
+    state: NumberState,
+    batches: Iterable[Examples],
+    sign: int = 1,
+    *,
+    seen: SeenByChoice | None = None,
 ) -> NumberMemory:
     """Return the memory of a state with rows added or, with sign -1, subtracted.
 
@@ -93,7 +97,9 @@ def merge(state: NumberState, other: NumberState, sign: int) -> NumberMemory:
             "The two models have different layouts, and one of them must keep all its rows, so that these can be "
             "counted under the layout of the other: make the second model with empty_like() of the first."
         )
-    raise LayoutError("The two models have different layouts, and the second one does not keep all its rows.")
+    raise LayoutError(
+        "The two models have different layouts, and the second one does not keep all its rows."
+    )
 
 
 def can_count_again(memory: NumberMemory) -> bool:

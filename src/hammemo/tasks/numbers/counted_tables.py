@@ -32,7 +32,9 @@ def fit_table_of_numbers(
     plan = choose(settings, columns, batch.examples, seed)
 
     def count_table(state: NumberState) -> NumberMemory:
-        return count(state, [batch.examples], seen=plan.seen) if kept.holds_all else count_all(state)
+        return (
+            count(state, [batch.examples], seen=plan.seen) if kept.holds_all else count_all(state)
+        )
 
     state = count_plan(settings, plan, batch, kept, count_table)
     return weigh_plan(settings, state, plan, batch)

@@ -62,17 +62,23 @@ def find_out_of_bag(layout: NumberLayout, rows: NumberRows) -> OutOfBag:
         out_of_bag(forest, rows.words, rows.counts, layout.last_word, rules.first)
         for forest, rules in zip(layout.forests, NUMBER_TREES, strict=True)
     ]
-    judged = [out[:, kind :: len(KINDS)].any(axis=1) for out in is_out for kind in range(len(KINDS))]
+    judged = [
+        out[:, kind :: len(KINDS)].any(axis=1) for out in is_out for kind in range(len(KINDS))
+    ]
     places = np.flatnonzero(np.logical_and.reduce(judged))
     return OutOfBag(places, tuple(out[places] for out in is_out))
 
 
-def ask_trees(layout: NumberLayout, memory: NumberMemory, rows: NumberRows, unseen: OutOfBag) -> UnseenRows:
+def ask_trees(
+    layout: NumberLayout, memory: NumberMemory, rows: NumberRows, unseen: OutOfBag
+) -> UnseenRows:
     """Return what the trees of each part say of rows that they did not grow by, without the rows."""
     places = unseen.places
     left = tuple(of_part[places] for of_part in rows.left)
     features = [
-        number_features(forest, rows.leaves[part][places], unseen.is_out[part], memory.cells[part], left[part])
+        number_features(
+            forest, rows.leaves[part][places], unseen.is_out[part], memory.cells[part], left[part]
+        )
         for part, forest in enumerate(layout.forests)
     ]
     return UnseenRows(
@@ -172,7 +178,9 @@ def _trust_trees(state: NumberState, part: int, rows: NumberRows, unseen: OutOfB
     ones = np.ones(len(unseen.places), np.int64)
     leaves = rows.leaves[part][unseen.places]
     counted = NumberCells(cells.counts, cells.counts)
-    features = number_features(state.layout.forests[part], leaves, unseen.is_out[part], counted, ones)
+    features = number_features(
+        state.layout.forests[part], leaves, unseen.is_out[part], counted, ones
+    )
     return np.clip(weighted(features, state.vote.weights[part]), 0.0, 1.0)
 
 

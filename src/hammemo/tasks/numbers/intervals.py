@@ -36,7 +36,11 @@ def warn_of_infinite_ends(model: object, answers: NumberAnswers, ends: Floats) -
 
 def warn_of_narrow_intervals(model: object, state: NumberState) -> None:
     """Warn once of each model that errors cannot be measured again, because it keeps no rows."""
-    if state.rows is not None or "_warned_of_narrow" in vars(model) or not has_lost_many_rows(state):
+    if (
+        state.rows is not None
+        or "_warned_of_narrow" in vars(model)
+        or not has_lost_many_rows(state)
+    ):
         return
     vars(model)["_warned_of_narrow"] = True
     warnings.warn(

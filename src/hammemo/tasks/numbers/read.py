@@ -36,7 +36,9 @@ def read_targets(y: Any) -> NDArray[np.float64]:
         raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
     array = read_arrow(y) if is_arrow(y) else np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
-        raise ValueError(f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column.")
+        raise ValueError(
+            f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column."
+        )
     array = column_or_1d(array, warn=True)
     if array.dtype.kind not in "iufbO":
         raise ValueError(
@@ -49,10 +51,14 @@ def read_targets(y: Any) -> NDArray[np.float64]:
     if not np.isfinite(targets).all():
         place = int(np.argmin(np.isfinite(targets)))
         what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
-        raise ValueError(f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row.")
+        raise ValueError(
+            f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row."
+        )
     if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
         raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
-    targets = np.where(targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets)  # this number stands for none
+    targets = np.where(
+        targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets
+    )  # this number stands for none
     return np.asarray(targets + 0.0)  # no negative zero
 
 
@@ -69,7 +75,9 @@ def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def read_target(settings: NumberSettings, state: NumberState, target: Any, sign: int) -> tuple[float, np.dtype[Any]]:
+def read_target(
+    settings: NumberSettings, state: NumberState, target: Any, sign: int
+) -> tuple[float, np.dtype[Any]]:
     """Return one target as a number; one that is to be learned must be within the bounds."""
     del state
     targets = read_targets([target])
@@ -78,7 +86,9 @@ def read_target(settings: NumberSettings, state: NumberState, target: Any, sign:
     return float(targets[0]), TARGET_DTYPE
 
 
-def read_batch(settings: NumberSettings, rows: CheckedRows, declared: Any, before: NumberState | None) -> RowBatch:
+def read_batch(
+    settings: NumberSettings, rows: CheckedRows, declared: Any, before: NumberState | None
+) -> RowBatch:
     """Return rows that are to be learned, with targets within the bounds."""
     del declared  # there are no classes
     settings.bounds.refuse_outside(rows.labels)

@@ -125,7 +125,9 @@ class NumberReport(ReportText):
         )
 
     def __str__(self) -> str:
-        kinds = [f"{self.kinds.count(kind)} of {kind.word}" for kind in ColumnKind if kind in self.kinds]
+        kinds = [
+            f"{self.kinds.count(kind)} of {kind.word}" for kind in ColumnKind if kind in self.kinds
+        ]
         pairs = f"{count_things(len(self.pairs), 'pair')} of columns"
         pairs += f": {', '.join(' x '.join(pair) for pair in self.pairs)}" if self.pairs else ""
         of_base, of_mean = self.blend
@@ -146,7 +148,9 @@ class NumberReport(ReportText):
         """Return how good the model is on rows without them, and what bounds would mend."""
         found = self.held_out
         if found is None:
-            return ["held out: not measured, because too few rows are kept; hammemo evaluate does it"]
+            return [
+                "held out: not measured, because too few rows are kept; hammemo evaluate does it"
+            ]
         figures = f"RMSE {show_number(found.rmse)} on {count_things(found.rows, 'row')}, each predicted without itself"
         figures = figures if found.r2 is None else f"R² {found.r2:.3f}, {figures}"
         lines = [f"held out: {figures}"]
@@ -187,7 +191,9 @@ def importances(state: NumberState) -> Floats:
 
 def _share_r2(state: NumberState) -> Floats:
     if state.rows is None or not len(state.rows):
-        raise ValueError("feature_importances_ needs kept rows, and the model keeps none: fit with keep=True.")
+        raise ValueError(
+            "feature_importances_ needs kept rows, and the model keeps none: fit with keep=True."
+        )
     kept = state.rows.examples()
     rows = NumberRows.of(state.layout, kept.rows(np.arange(min(len(kept), _MOST_ROWS))), state.seed)
     weights = rows.counts / rows.counts.sum()
@@ -195,10 +201,15 @@ def _share_r2(state: NumberState) -> Floats:
     def centred(numbers: Floats) -> Floats:
         return np.asarray(numbers - weights @ numbers)
 
-    added, targets = centred(contributions(state, rows.rows)), centred(rows.whole.astype(np.float64))
+    added, targets = (
+        centred(contributions(state, rows.rows)),
+        centred(rows.whole.astype(np.float64)),
+    )
     spread = float(weights @ targets**2)
     if spread == 0:
         return np.zeros(state.columns.n)
-    shares = np.asarray((weights * (2 * targets - centred(answering(state).units(rows.rows)))) @ added / spread)
+    shares = np.asarray(
+        (weights * (2 * targets - centred(answering(state).units(rows.rows)))) @ added / spread
+    )
     narrowing = state.layout.narrowing
     return shares if narrowing is None else narrowing.spread_total(shares)

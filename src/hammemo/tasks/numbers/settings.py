@@ -42,7 +42,9 @@ class NumberSettings(NamedTuple):
         del n_labels
         return NO_VOTE
 
-    def empty_store(self, h: int, seed: int, vote: NumberVote, *, documents: bool = False) -> KeptRows:
+    def empty_store(
+        self, h: int, seed: int, vote: NumberVote, *, documents: bool = False
+    ) -> KeptRows:
         """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
         del vote, documents
         return KeptRows.empty(h, seed, most_kept(self.keep))

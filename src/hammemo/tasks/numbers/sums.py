@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     from hammemo.edits.task import ModelTask
     from hammemo.tokens.contexts import Contexts, Examples
 
-NUMBER_TREES: Final = (ForestRules(16, are_numbers=True), ForestRules(16, are_numbers=True, first=100))
+NUMBER_TREES: Final = (
+    ForestRules(16, are_numbers=True),
+    ForestRules(16, are_numbers=True, first=100),
+)
 """Of what the base leaves, and of what the mean leaves."""
 
 BITS: Final = 26
@@ -87,7 +90,9 @@ def whole_targets(targets: Floats, center: float, exponent: int) -> Ints:
     return np.rint(units).astype(np.int64)
 
 
-def what_is_left(base: AdditiveBase, mean: int, rows: SeenRows, whole: Ints, words: Words) -> tuple[Ints, ...]:
+def what_is_left(
+    base: AdditiveBase, mean: int, rows: SeenRows, whole: Ints, words: Words
+) -> tuple[Ints, ...]:
     """Return what the frozen base, without the fold of each row, and the frozen mean leave of targets."""
     folds = (words % np.uint64(FOLDS)).astype(np.int64)
     return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
@@ -187,7 +192,11 @@ class NumberLayout(Cached):
         kinds, center, exponent, mean, last = (
             described[name] for name in ("kinds", "center", "exponent", "mean", "last_word")
         )
-        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
+        if (
+            not isinstance(kinds, str)
+            or not 0 < len(kinds) <= MAX_POSITIONS
+            or not set(kinds) <= set(ColumnKind)
+        ):
             raise ValueError("the kinds of its columns are not valid")
         if type(center) is not float or not math.isfinite(center):
             raise ValueError("the center of its targets is not a number")
@@ -199,7 +208,9 @@ class NumberLayout(Cached):
             or type(last) is not int
             or not 0 <= last < 2**64
         ):
-            raise ValueError("the unit of its targets, or the hash of its last growing row, is not valid")
+            raise ValueError(
+                "the unit of its targets, or the hash of its last growing row, is not valid"
+            )
         codes = restored_codes(kinds, stored.part("codes"))
         base = AdditiveBase.restored(described["base"], stored.part("base"))
         if len(codes.pairs) or base.n_labels or len(base.design.knots) != codes.n_ordered:
@@ -214,7 +225,9 @@ class NumberLayout(Cached):
         if "narrowing" in described:
             narrowing = Narrowing.restored(described["narrowing"], stored.part("narrowing"))
             if narrowing.narrow_kinds != kinds:
-                raise ValueError("its cells are of other columns than those chosen of its wide table")
+                raise ValueError(
+                    "its cells are of other columns than those chosen of its wide table"
+                )
         return cls(codes, center, exponent, base, mean, forests, last, narrowing)
 
     @cached_property
@@ -225,7 +238,11 @@ class NumberLayout(Cached):
 
 def numbered(name: str, parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
     """Return the arrays of several parts under names with the numbers of the parts."""
-    return {f"{name}.{part}.{own}": array for part, arrays in enumerate(parts) for own, array in arrays.items()}
+    return {
+        f"{name}.{part}.{own}": array
+        for part, arrays in enumerate(parts)
+        for own, array in arrays.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +261,10 @@ class NumberRows:
         """Return examples, whose labels are their targets, as the distinct rows that a layout sees."""
         examples = examples if layout.narrowing is None else layout.narrowing.learn(examples)
         places, words, counts = layout.codes.distinct(examples, seed)
-        rows, whole = SeenRows(layout.codes, examples.contexts[places]), layout.whole(targets_of(examples)[places])
+        rows, whole = (
+            SeenRows(layout.codes, examples.contexts[places]),
+            layout.whole(targets_of(examples)[places]),
+        )
         left = what_is_left(layout.base, layout.mean, rows, whole, words)
         leaves = tuple(forest.leaves(rows.codes) for forest in layout.forests)
         return cls(rows, whole, left, leaves, words, counts)
@@ -278,7 +298,9 @@ class NumberMemory:
         """Return a memory without rows."""
         return cls(Gram.empty(layout.base.design.p), tuple(map(NumberCells.empty, layout.forests)))
 
-    def changed(self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None) -> NumberMemory:
+    def changed(
+        self, layout: NumberLayout, rows: NumberRows, sign: int, known: Gram | None = None
+    ) -> NumberMemory:
         """Return the memory with rows added or, with sign -1, subtracted; NotStoredError where they cannot be in it.
 
         `known` is the matrix of these rows, if it was made before.
@@ -290,9 +312,13 @@ class NumberMemory:
             raise never_stored()
         times = sign * rows.counts
         parts = zip(self.cells, layout.forests, rows.leaves, rows.left, strict=True)
-        cells = tuple(held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts)
+        cells = tuple(
+            held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts
+        )
         if known is None:
-            known = gram_of(layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts)
+            known = gram_of(
+                layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts
+            )
         gram = self.gram + known if sign > 0 else self.gram - known
         return _checked(NumberMemory(gram, cells), sign)
 
@@ -301,7 +327,9 @@ class NumberMemory:
         if sign > 0:
             check_row_total(self.gram.n, other.gram.n)
         gram = self.gram + other.gram if sign > 0 else self.gram - other.gram
-        cells = (mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True))
+        cells = (
+            mine.plus(theirs, sign) for mine, theirs in zip(self.cells, other.cells, strict=True)
+        )
         return _checked(NumberMemory(gram, tuple(cells)), sign)
 
     def arrays(self) -> dict[str, Array]:
@@ -324,7 +352,9 @@ def _checked(memory: NumberMemory, sign: int) -> NumberMemory:
 
     Sums that rows are added to keep their bounds: the bounds grow with them.
     """
-    if sign < 0 and not (memory.gram.is_possible and all(cells.is_possible for cells in memory.cells)):
+    if sign < 0 and not (
+        memory.gram.is_possible and all(cells.is_possible for cells in memory.cells)
+    ):
         raise never_stored()
     return memory
 

@@ -44,7 +44,12 @@ def weigh(
 
 
 def weigh_learned(
-    settings: NumberSettings, state: NumberState, examples: Examples, *, is_first: bool, choose_again: bool
+    settings: NumberSettings,
+    state: NumberState,
+    examples: Examples,
+    *,
+    is_first: bool,
+    choose_again: bool,
 ) -> NumberVote:
     """Return the vote after a batch of rows: it is fitted again where there are many more than it was fitted to."""
     del examples, is_first
