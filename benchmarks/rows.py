@@ -336,7 +336,7 @@ class History:
         if not again and self.as_frame:
             return []  # names of columns stay declared, and `open` declares none
         fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
-        take_state(fresh, fresh.state.but(target_dtype=self.model.label_dtype_))
+        take_state(fresh, fresh.state.with_changes(target_dtype=self.model.label_dtype_))
         return self.compare(fresh)
 
     def compare(self, fresh: Any) -> list[str]:

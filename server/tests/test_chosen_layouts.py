@@ -315,7 +315,7 @@ def test_a_replay_in_other_groups_has_the_same_digest(edits: list[Content], most
     given_settings = Settings.from_client({"columns": 2, "seed": 3}, Limits())
     start = first_state(given_settings).model
     assert start is not None
-    take_state(start, start.state.but(store=KeptRows.empty(2, start.memory_.seed, most)))
+    take_state(start, start.state.with_changes(store=KeptRows.empty(2, start.memory_.seed, most)))
     start.keep = most
     model: MemoryClassifier | None = start
     log: list[Content] = []

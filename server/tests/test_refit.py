@@ -423,7 +423,7 @@ def test_a_replay_in_other_groups_has_the_same_bytes(vote: str, edits: list[Cont
     start = first_state(chosen).model
     assert start is not None
     if start.state.store is not None:
-        take_state(start, start.state.but(store=KeptRows.empty(2, start.memory_.seed, most)))
+        take_state(start, start.state.with_changes(store=KeptRows.empty(2, start.memory_.seed, most)))
     model: MemoryClassifier | None = start
     kept: list[Content] = []
     for edit in edits:  # as they were applied one by one

@@ -111,7 +111,7 @@ def check_explanation(
 def test_hard_bounds_hold_what_the_exact_twin_says(vote: str, batch: Batch, query: Batch, kernel: SiteKernel) -> None:
     sketch = fitted(MemoryClassifier(kernel, Hashed(3, 2), VOTES[vote], numeric="none"), batch)
     twin = fitted(MemoryClassifier(kernel, Exact(), VOTES[vote], numeric="none"), batch)
-    take_state(twin, twin.state.but(vote=sketch.vote_))  # the same weights
+    take_state(twin, twin.state.with_changes(vote=sketch.vote_))  # the same weights
     x, n_labels = query[0][0], len(sketch.classes_)
     mine, exact = sketch.explain(x, n_labels), twin.explain(x, n_labels)
     places = [exact.labels.index(label) for label in mine.labels]

@@ -123,7 +123,9 @@ def test_a_base_of_other_columns_or_labels_is_refused(tmp_path: Path) -> None:
     ]
     for one in wrong:
         broken = copy.deepcopy(MODEL)
-        take_state(broken, state.but(layout=state.layout._replace(cells=replace(state.layout.cells, base=one))))
+        take_state(
+            broken, state.with_changes(layout=state.layout._replace(cells=replace(state.layout.cells, base=one)))
+        )
         save(broken, tmp_path / "model")
         with pytest.raises(FileError, match=r"additive base|coefficients|counts"):
             load(tmp_path / "model")

@@ -231,7 +231,7 @@ def test_an_opened_model_takes_the_kinds_of_its_first_rows() -> None:
 def test_a_served_choice_takes_kinds_and_cutting_as_refit_does() -> None:
     clf = MemoryClassifier(kernel=AutoSites()).fit(listed(WHOLE), LABELS)
     clf.partial_fit(listed(FRACTIONS), LABELS, choose=False)
-    take_state(clf, clf.state.but(cutting=Cutting("pad", None)))  # of documents that were learnt once
+    take_state(clf, clf.state.with_changes(cutting=Cutting("pad", None)))  # of documents that were learnt once
     chosen = clf.snapshot().refit()
     edit(clf, lambda model: take_choice(model.settings(), model.state, chosen.state))
     assert [model.cutting_ for model in (chosen, clf)] == [None, None]  # these are the rows of a table

@@ -62,19 +62,19 @@ def test_before_a_fit_there_is_no_state() -> None:
 
 def test_copies_share_no_witness() -> None:
     clf = MemoryClassifier().fit(X, Y)
-    marked = clf.state.but(witness=object())
+    marked = clf.state.with_changes(witness=object())
     assert copy.deepcopy(marked).witness is None
 
 
 def test_states_are_changed_in_fields_that_they_have() -> None:
-    """`but` is too quick to check names: a name of former days would change nothing, and say nothing."""
+    """`with_changes` is too quick to check names: a name of former days would change nothing, and say nothing."""
     fields = {field.name for field in dataclasses.fields(ModelState)}
     folders = ("src", "server/src", "benchmarks", "tests/support", "tests/stores", "tests/models")
     unknown = []
     n_calls = 0
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "but":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "with_changes":
                 n_calls += 1
                 names = {keyword.arg for keyword in node.keywords if keyword.arg is not None}
                 unknown += [f"{path}:{node.lineno}: {name}" for name in sorted(names - fields)]

@@ -53,7 +53,7 @@ def test_the_figure_is_stale_until_refit_and_goes_with_files_and_digests(table: 
     assert again.report().summary() == clf.report().summary()
     assert again.digest() == clf.digest()
     choices = MemoryClassifier().open(2).choices_
-    take_state(again, again.state.but(layout=again.state.layout._replace(choices=choices)))
+    take_state(again, again.state.with_changes(layout=again.state.layout._replace(choices=choices)))
     assert again.digest(parts=True)["layout"] != clf.digest(parts=True)["layout"]
     clf.forget(X[:30], y[:30])
     assert "stale, refit" in clf.report().summary()

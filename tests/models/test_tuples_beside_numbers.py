@@ -79,7 +79,9 @@ def test_a_file_with_other_tuples_is_refused(tmp_path: Path, tuples: tuple[tuple
     broken = copy.deepcopy(MODEL)
     state = broken.state
     assert isinstance(state.layout.cells, TreeCells)
-    take_state(broken, state.but(layout=state.layout._replace(cells=replace(state.layout.cells, tuples=tuples))))
+    take_state(
+        broken, state.with_changes(layout=state.layout._replace(cells=replace(state.layout.cells, tuples=tuples)))
+    )
     save(broken, tmp_path / "model")
     with pytest.raises(FileError, match="tuple"):
         load(tmp_path / "model")

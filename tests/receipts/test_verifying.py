@@ -128,7 +128,7 @@ def test_a_forgotten_row_that_is_kept_is_found() -> None:
     whole = MemoryClassifier().fit(X, y)
     fresh = whole.snapshot().forget(X[:1], y[:1]).refit()
     assert check_rows(fresh, (X[1:], y[1:])).result is Result.PROVEN
-    take_state(fresh, fresh.state.but(store=whole.state.store))
+    take_state(fresh, fresh.state.with_changes(store=whole.state.store))
     check = check_rows(fresh, (X[1:], y[1:]))
     assert (check.result, check.same) == (
         Result.REFUTED,

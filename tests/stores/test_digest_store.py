@@ -205,7 +205,7 @@ def test_files_bring_digests_and_refuse_others(keep: Any, tmp_path: Path) -> Non
         with pytest.raises(FileError, match="key"):
             load(tmp_path / "m", key=wrong)
     other = MemoryClassifier(keep=keep).fit(X[1:], Y[1:])
-    take_state(model, model.state.but(store=other.state.store))
+    take_state(model, model.state.with_changes(store=other.state.store))
     save(model, tmp_path / "m", force=True)
     with pytest.raises(FileError, match="as many digests as rows"):
         load(tmp_path / "m", key=key)

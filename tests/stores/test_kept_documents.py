@@ -196,7 +196,7 @@ def test_a_model_of_documents_is_a_function_of_the_documents() -> None:
     assert clf.cutting_ is None  # until refit
     assert file_of(clf.refit()) == file_of(MemoryClassifier().fit_stream(few, h=3))
     nothing = MemoryClassifier().open(3)
-    take_state(nothing, nothing.state.but(target_dtype=clf.label_dtype_))  # declared
+    take_state(nothing, nothing.state.with_changes(target_dtype=clf.label_dtype_))  # declared
     assert file_of(clf.forget_stream(few).refit()) == file_of(nothing)
     assert file_of((nothing + other).refit()) == file_of(other)
 

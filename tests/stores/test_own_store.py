@@ -76,7 +76,7 @@ Y = RNG.integers(0, 2, 300).astype(str).tolist()
 
 def learnt(rows: slice) -> MemoryClassifier:
     clf = MemoryClassifier("positional").open(2)
-    take_state(clf, clf.state.but(store=EvenRows(2, 0, 1000, EVERYTHING)))
+    take_state(clf, clf.state.with_changes(store=EvenRows(2, 0, 1000, EVERYTHING)))
     return clf.partial_fit(X[rows], Y[rows])
 
 
@@ -109,7 +109,7 @@ def test_a_file_cannot_hold_it(tmp_path: Path) -> None:
 
 def test_a_sketch_says_that_it_cannot_check_what_is_forgotten() -> None:
     clf = MemoryClassifier("positional", "hashed", "sum").open(2)
-    take_state(clf, clf.state.but(store=EvenRows(2, 0, 1000, EVERYTHING)))
+    take_state(clf, clf.state.with_changes(store=EvenRows(2, 0, 1000, EVERYTHING)))
     clf.partial_fit(X, Y)
     clf.forget(X[:1], Y[:1])
     with pytest.warns(UserWarning, match="cannot tell whether it had learnt them"):

@@ -210,7 +210,7 @@ def numbers_of(model: Learner, kinds: str, types: Any) -> Iterator[None]:
     finally:
         model.set_params(numeric=said)
     if not model.state.columns.packed:  # packed rows are numbers, whose kinds are not decided again
-        take_state(model, model.state.but(columns=replace(model.state.columns, types=types)))
+        take_state(model, model.state.with_changes(columns=replace(model.state.columns, types=types)))
 
 
 def _types_of(X: Array, kinds: str) -> Any:

@@ -37,7 +37,7 @@ def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
         known = private.__dict__
         before: AnyState | None = model.__dict__.get("_state")
         if before is not None:
-            known["_state"] = before.but(refitted=NOTHING_FITTED) if before.refitted else before
+            known["_state"] = before.with_changes(refitted=NOTHING_FITTED) if before.refitted else before
         known.pop("_bits", None)  # `Report.bits` of the version before
         n_jobs, verbose = known.get("n_jobs"), known.get("verbose", 0)
         if verbose or n_jobs is not None:
@@ -77,7 +77,7 @@ def take_state(model: object, state: AnyState) -> None:
 def name_columns(model: object, names: Array | None) -> Array | None:
     """Give the columns of a fitted model other names, or none; return those that they had."""
     state: AnyState = model.__dict__["_state"]
-    take_state(model, state.but(columns=replace(state.columns, names=names)))
+    take_state(model, state.with_changes(columns=replace(state.columns, names=names)))
     return state.columns.names
 
 
@@ -87,7 +87,7 @@ def copy_model(model: Front) -> Front:
     version = model.snapshot()
     state: AnyState = version.__dict__.pop("_state")
     copied = copy.deepcopy(version)
-    take_state(copied, state.but(vote=copy.deepcopy(state.vote)))
+    take_state(copied, state.with_changes(vote=copy.deepcopy(state.vote)))
     return copied
 
 

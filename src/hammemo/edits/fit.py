@@ -35,14 +35,14 @@ def fit(
     state = fit_batch(settings, batch, settings.seed())
     settings.task.check_fit(state)
     learned = TokenTypes.of(batch.examples.contexts)
-    return state.but(columns=replace(batch.columns, learnt=learned))
+    return state.with_changes(columns=replace(batch.columns, learnt=learned))
 
 
 def fit_again(
     settings: EditSettings[L, M, V], before: ModelState[L, M, V], rows: CheckedRows, declared: Any
 ) -> ModelState[L, M, V]:
     """Fit a model again to other rows, with the seed that it has."""
-    return fit(settings.with_seed(before.seed), before, rows, declared).but(**before.carried)
+    return fit(settings.with_seed(before.seed), before, rows, declared).with_changes(**before.carried)
 
 
 def fit_stored(
@@ -56,7 +56,7 @@ def fit_stored(
     """Fit a model to the rows that a store keeps; `columns` are of the kinds that these rows have."""
     batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
     again = fit_batch(settings, batch, store.seed, store, quickly=quickly)
-    return again.but(**state.carried)
+    return again.with_changes(**state.carried)
 
 
 def fit_batch(
@@ -109,9 +109,9 @@ def count_plan(
     task = settings.task
     memory = task.open_memory(plan, None if store is None else store.kept)
     state = start(settings, plan, batch.columns, batch.target_dtype)
-    state = state.but(memory=task.declare(memory, batch.declared), store=store)
-    state = state.but(memory=count_all(state))
-    return state.but(chosen_at=state.n_examples)
+    state = state.with_changes(memory=task.declare(memory, batch.declared), store=store)
+    state = state.with_changes(memory=count_all(state))
+    return state.with_changes(chosen_at=state.n_examples)
 
 
 def weigh_plan(
@@ -119,7 +119,7 @@ def weigh_plan(
 ) -> ModelState[L, M, V]:
     """Fit the vote of a state that was chosen by a plan and has counted all rows."""
     vote = settings.task.weigh(settings, state, batch.examples, plan.seen)
-    return state.but(vote=vote, store=settings.stored(state.store), refitted=EVERYTHING_FITTED)
+    return state.with_changes(vote=vote, store=settings.stored(state.store), refitted=EVERYTHING_FITTED)
 
 
 def start(
@@ -147,7 +147,7 @@ def start(
         return state
     if store is not None and layout.store is not None and type(layout.kept) is type(store.kept):
         store = store.with_kept(layout.store.empty_copy().kept)
-    return state.but(store=store, cutting=layout.cutting, pinned=True, stale=layout.stale)
+    return state.with_changes(store=store, cutting=layout.cutting, pinned=True, stale=layout.stale)
 
 
 def choose_like_given(

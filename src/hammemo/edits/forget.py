@@ -29,7 +29,7 @@ def forget(
     except NotStoredError as error:
         raise name_lacking(error, rows, examples) from None
     memory = task.trust(memory, state) if is_known else trust_if_known(state, memory)
-    after = state.but(memory=memory, store=store)
+    after = state.with_changes(memory=memory, store=store)
     if not len(examples):
         return after
     return note_forgotten(settings, after, examples)
@@ -45,7 +45,7 @@ def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     """Remove rows or documents that another model keeps, or some of its own."""
     memory = trust_if_known(state, state.task.count(state, kept.batches(), -1))
     store = None if state.store is None else state.store.plus(kept, -1)
-    return state.but(memory=memory, store=store)
+    return state.with_changes(memory=memory, store=store)
 
 
 def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -57,7 +57,7 @@ def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V
     store = state.store
     if store is not None:
         store = _empty_room(settings, state, store)
-    return note_forgotten(settings, state.but(memory=memory, store=store), None)
+    return note_forgotten(settings, state.with_changes(memory=memory, store=store), None)
 
 
 def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], store: ModelStore) -> ModelStore:
@@ -77,7 +77,7 @@ def note_forgotten(
     if witness is not None and examples is not None:
         witness = witness.plus_examples(examples)
     is_stale = state.stale or state.task.depends_on_rows(settings, state)
-    return state.but(witness=witness, stale=is_stale)
+    return state.with_changes(witness=witness, stale=is_stale)
 
 
 def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:

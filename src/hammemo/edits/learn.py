@@ -59,7 +59,7 @@ def learn(
         is_first=before is None and layout is None,
         choose_again=choose_again,
     )
-    return state.but(vote=vote)
+    return state.with_changes(vote=vote)
 
 
 def _fit_first_rows(
@@ -70,7 +70,7 @@ def _fit_first_rows(
     batch = replace(batch, columns=replace(batch.columns, learnt=learned))
     if before is None:
         return fit_batch(settings, batch, settings.seed())
-    return fit_batch(settings, batch, before.seed).but(**before.carried)
+    return fit_batch(settings, batch, before.seed).with_changes(**before.carried)
 
 
 def _begin(
@@ -94,7 +94,7 @@ def begin_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V], bat
     plan = task.choose_by_first_rows(settings, state.columns, batch, n_labels, state.seed)
     again = start(settings, plan, state.columns, state.target_dtype)
     memory = task.declare(again.memory, declared)
-    return again.but(memory=memory, cutting=state.cutting, **state.carried)
+    return again.with_changes(memory=memory, cutting=state.cutting, **state.carried)
 
 
 def _add(
@@ -104,13 +104,13 @@ def _add(
     task, examples = state.task, batch.examples
     learned = TokenTypes.of(examples.contexts)
     columns = state.columns.also_learnt(learned, first=state.holds_nothing)
-    state = state.but(columns=columns, memory=task.declare(state.memory, batch.declared))
+    state = state.with_changes(columns=columns, memory=task.declare(state.memory, batch.declared))
     try:
         memory = task.count(state, [examples])
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, examples, choose_again=choose_again)
     store = None if state.store is None else state.store.edit(examples, 1)
-    return state.but(memory=memory, target_dtype=batch.target_dtype, store=store)
+    return state.with_changes(memory=memory, target_dtype=batch.target_dtype, store=store)
 
 
 def learn_what_does_not_fit(
@@ -122,13 +122,13 @@ def learn_what_does_not_fit(
     room for these rows, and another one refuses them.
     """
     task = state.task
-    stored = state.but(store=None if state.store is None else state.store.edit(examples, 1))
+    stored = state.with_changes(store=None if state.store is None else state.store.edit(examples, 1))
     if choose_again and state.can_choose and stored.can_choose:
         again = choose_again_by_rows(settings, stored)
         task.warn_of_choice(state, again, examples)
         return again
-    stored = stored.but(layout=task.make_room(stored.layout, examples))
-    return stored.but(memory=task.count(stored, [examples]))
+    stored = stored.with_changes(layout=task.make_room(stored.layout, examples))
+    return stored.with_changes(memory=task.count(stored, [examples]))
 
 
 def choose_again_by_rows(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -146,7 +146,7 @@ def admit(
     if columns is state.columns:
         return state
     if columns.letters == state.columns.letters:
-        return state.but(columns=columns)
+        return state.with_changes(columns=columns)
     return with_other_kinds(settings, state, columns, choose_again=choose_again)
 
 
@@ -155,13 +155,13 @@ def with_other_kinds(
 ) -> ModelState[L, M, V]:
     """Return a state whose columns are of other kinds, with the rows counted again."""
     if state.store is None or state.rows is None or not len(state.rows):
-        return state.but(columns=columns)  # the first rows start over
+        return state.with_changes(columns=columns)  # the first rows start over
     task = settings.task
     known = state.columns.with_types_of(columns)
     columns, store = with_kinds(settings, known, state.store, columns.letters)
     if choose_again or task.chooses_by_first_rows():
         again = fit_stored(settings, state, columns, store, quickly=True)
-        return again.but(refitted=NOTHING_FITTED)  # rows that follow are in no choice
+        return again.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice
     batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
-    again = begin_again(settings, state.but(columns=columns), batch)
-    return again.but(memory=task.count(again, [batch.examples]), store=store)
+    again = begin_again(settings, state.with_changes(columns=columns), batch)
+    return again.with_changes(memory=task.count(again, [batch.examples]), store=store)

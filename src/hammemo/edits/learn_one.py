@@ -42,7 +42,7 @@ def learn_one(
         memory = task.count_one(state, context, target, 1)
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, Examples.of([context], [target]), choose_again=True)
-    after = state.but(memory=memory, target_dtype=target_dtype, store=store)
+    after = state.with_changes(memory=memory, target_dtype=target_dtype, store=store)
     if task.is_choice_due_at_once(after):
         return choose_again_by_rows(settings, after)
     return after
@@ -63,7 +63,7 @@ def forget_one(
         memory = trust_if_known(state, task.count_one(state, context, target, -1))
     except NotStoredError as error:
         raise name_lacking(error, state.rows, Examples.of([context], [target])) from None
-    after = state.but(memory=memory, store=store)
+    after = state.with_changes(memory=memory, store=store)
     if state.witness is not None:
         return note_forgotten(settings, after, Examples.of([context], [target]))
     if state.stale:

@@ -42,7 +42,7 @@ def merge(
     cutting = join_cuttings(state, other.cutting, is_other_empty=other.holds_nothing)
     try:
         memory = task.merge(state, other, 1)
-        merged = state.but(memory=memory, store=_store_with(state, other, 1))
+        merged = state.with_changes(memory=memory, store=_store_with(state, other, 1))
     except LayoutError as error:
         merged = _merge_rows(settings, state, other, error)
     columns = merged.columns
@@ -50,7 +50,7 @@ def merge(
         columns = replace(columns, learnt=columns.learnt.plus(other.columns.learnt))
     is_chosen_anew = merged.refitted == EVERYTHING_FITTED
     stale = (state.stale or given.stale) and not is_chosen_anew
-    return merged.but(columns=columns, cutting=cutting, target_dtype=target_dtype, stale=stale)
+    return merged.with_changes(columns=columns, cutting=cutting, target_dtype=target_dtype, stale=stale)
 
 
 def _merge_rows(
@@ -66,13 +66,13 @@ def _merge_rows(
         store = state.store
     else:
         merged, declared, rows = state.with_layout_of(other), state.declared, state.all_kept
-        merged = merged.but(memory=other.memory)
+        merged = merged.with_changes(memory=other.memory)
         store = other.store
     if rows is None:
         raise error
     memory = task.declare(merged.memory, declared)
     store = None if store is None else _sum(store, rows, 1)
-    merged = merged.but(memory=memory, store=store, pinned=state.pinned or other.pinned)
+    merged = merged.with_changes(memory=memory, store=store, pinned=state.pinned or other.pinned)
     try:
         return _count_with_room(merged, rows)
     except DoesNotFitError:
@@ -92,8 +92,8 @@ def _count_with_room(state: ModelState[L, M, V], rows: Kept) -> ModelState[L, M,
     task = state.task
     if task.is_layout_open(state):
         for examples in rows.batches():
-            state = state.but(layout=task.make_room(state.layout, examples))
-    return state.but(memory=task.count(state, rows.batches()))
+            state = state.with_changes(layout=task.make_room(state.layout, examples))
+    return state.with_changes(memory=task.count(state, rows.batches()))
 
 
 def unmerge(
@@ -107,7 +107,7 @@ def unmerge(
         store = _store_with(state, other, -1)
         if store is not None and store.knows_all:  # it has looked up every row
             memory = task.trust(memory, state, other)
-        after = state.but(memory=memory, store=store)
+        after = state.with_changes(memory=memory, store=store)
     except LayoutError:
         if other.all_kept is None:
             raise
@@ -119,7 +119,7 @@ def unmerge(
 
 def empty_copy(state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
-    return state.but(
+    return state.with_changes(
         memory=state.task.empty_memory(state),
         store=None if state.store is None else state.store.empty_copy(),
         pinned=True,
@@ -155,7 +155,7 @@ def _with_same_kinds(
         check_kinds(mine, theirs)
     columns = mine.with_types_of(together)
     if mine.letters == after:
-        state = state.but(columns=columns)
+        state = state.with_changes(columns=columns)
     else:
         state = with_other_kinds(settings, state, columns.of_kinds(after), choose_again=False)
     return state, other if theirs.letters == after else _as_kinds(settings, other, after)
@@ -180,9 +180,9 @@ def _as_kinds_of(
 def _as_kinds(settings: EditSettings[L, M, V], state: ModelState[L, M, V], kinds: str) -> ModelState[L, M, V]:
     """Return a model of which only the rows are needed, with these as of other kinds."""
     if state.store is None or state.rows is None:
-        return state.but(columns=state.columns.of_kinds(kinds))
+        return state.with_changes(columns=state.columns.of_kinds(kinds))
     columns, store = with_kinds(settings, state.columns, state.store, kinds)
-    return state.but(columns=columns, store=store)
+    return state.with_changes(columns=columns, store=store)
 
 
 def _store_with(state: ModelState[L, M, V], other: ModelState[L, M, V], sign: int) -> ModelStore | None:

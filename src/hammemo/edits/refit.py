@@ -41,28 +41,28 @@ def refit(settings: EditSettings[L, M, V], state: ModelState[L, M, V], what: str
     elif not len(kept):
         check_numeric(settings, state)
         again = weigh_anew(settings, _open_again(settings, state))
-        again = again.but(refitted=EVERYTHING_FITTED)
+        again = again.with_changes(refitted=EVERYTHING_FITTED)
     elif state.documents is not None:
         again = state.task.fit_documents(settings, state)
     else:
         assert state.store is not None
         columns, store = decided_by_rows(settings, state.columns, state.store)
         again = fit_stored(settings, state, columns, store)
-    return again.but(store=_store_as_set(settings, again), **state.carried)
+    return again.with_changes(store=_store_as_set(settings, again), **state.carried)
 
 
 def weigh_anew(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Fit a vote of the same settings, without what was fitted before."""
     task = state.task
-    state = state.but(vote=task.unfitted(settings, state.vote))
-    state = state.but(vote=task.weigh(settings, state), refitted=WEIGHTS_FITTED)
+    state = state.with_changes(vote=task.unfitted(settings, state.vote))
+    state = state.with_changes(vote=task.weigh(settings, state), refitted=WEIGHTS_FITTED)
     return with_fitted_weights(settings, state)
 
 
 def with_fitted_weights(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Note that the weights depend on no forgotten row any more; a layout that was chosen by rows still may."""
     is_by_rows = state.task.layout_is_by_rows(settings, state) and not state.pinned
-    return state.but(stale=state.stale and is_by_rows)
+    return state.with_changes(stale=state.stale and is_by_rows)
 
 
 def _store_as_set(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelStore | None:
@@ -83,10 +83,10 @@ def _store_as_set(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -
 def _count_again(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     """Count all rows again under the same layout."""
     if state.documents is not None and len(kept):
-        state = state.but(cutting=state.documents.cutting)
+        state = state.with_changes(cutting=state.documents.cutting)
     memory = state.task.declare(state.task.empty_memory(state), state.declared)
-    state = state.but(memory=memory)
-    return state.but(memory=state.task.count(state, kept.batches()))
+    state = state.with_changes(memory=memory)
+    return state.with_changes(memory=state.task.count(state, kept.batches()))
 
 
 def _open_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -101,8 +101,8 @@ def _open_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> 
         batch = RowBatch(nothing, columns, state.target_dtype, declared)
     plan = task.choose_by_first_rows(settings, columns, batch, len(declared), state.store.seed)
     again = start(settings, plan, columns, state.target_dtype)
-    again = again.but(memory=task.declare(task.empty_memory(again), declared))
-    return again if state.rows is None else again.but(store=state.store)
+    again = again.with_changes(memory=task.declare(task.empty_memory(again), declared))
+    return again if state.rows is None else again.with_changes(store=state.store)
 
 
 def _refit_to_sample(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -110,11 +110,11 @@ def _refit_to_sample(settings: EditSettings[L, M, V], state: ModelState[L, M, V]
     task = state.task
     plan = None if state.pinned else task.choose_by_sample(settings, state)
     if plan is not None:
-        state = state.but(layout=plan.layout, vote=plan.vote, chosen_at=state.n_examples)
+        state = state.with_changes(layout=plan.layout, vote=plan.vote, chosen_at=state.n_examples)
         vote = task.weigh(settings, state)
-        return state.but(vote=vote, refitted=EVERYTHING_FITTED, stale=False)
+        return state.with_changes(vote=vote, refitted=EVERYTHING_FITTED, stale=False)
     if not state.pinned:
-        state = state.but(layout=task.keep_layout(state))
+        state = state.with_changes(layout=task.keep_layout(state))
     return weigh_anew(settings, state)
 
 
@@ -127,11 +127,11 @@ def refit_to(
         return _refit_to_stream_of_rows(settings, state, kept, _Batches(settings, rows, read, state))
     pairs = list(pairs_of(rows))  # they are needed for the choice, too
     columns = decided_by_tables(settings, state, [X for X, _ in pairs])
-    state = state.but(columns=columns)
+    state = state.with_changes(columns=columns)
     batches = _Batches(settings, pairs, read, state)
     examples = joined_examples([batch.examples for batch in batches])
     batch = RowBatch(examples, columns, batches.target_dtype, state.declared)
-    return fit_batch(settings, batch, state.seed).but(**state.carried)
+    return fit_batch(settings, batch, state.seed).with_changes(**state.carried)
 
 
 def _refit_to_stream_of_rows(
@@ -143,15 +143,15 @@ def _refit_to_stream_of_rows(
     plan = task.choose(settings, state.columns, task.choice_rows(kept), state.seed, quickly=False)
     again = start(settings, plan, state.columns, state.target_dtype)
     memory = task.declare(task.open_memory(plan, kept), state.declared)
-    again = again.but(memory=memory)
+    again = again.with_changes(memory=memory)
     batches.state = again
     for batch in batches:
         store = None if again.store is None else again.store.edit(batch.examples, 1)
-        again = again.but(memory=task.count(again, [batch.examples]), store=store)
+        again = again.with_changes(memory=task.count(again, [batch.examples]), store=store)
     if again.holds_nothing:
         raise ValueError("There is nothing to learn: no rows were given.")
-    again = again.but(target_dtype=batches.target_dtype, chosen_at=again.n_examples, **state.carried)
-    return again.but(vote=task.weigh(settings, again), refitted=EVERYTHING_FITTED)
+    again = again.with_changes(target_dtype=batches.target_dtype, chosen_at=again.n_examples, **state.carried)
+    return again.with_changes(vote=task.weigh(settings, again), refitted=EVERYTHING_FITTED)
 
 
 class _Batches:
@@ -179,7 +179,7 @@ class _Batches:
     def __iter__(self) -> Iterator[RowBatch]:
         for X, y in pairs_of(self.rows):
             checked = self.read(X, y, self.state)
-            like = self.state.but(target_dtype=self.target_dtype)
+            like = self.state.with_changes(target_dtype=self.target_dtype)
             batch = self.state.task.read_batch(self.settings, checked, None, like)
             self.target_dtype = batch.target_dtype
             yield batch

@@ -101,15 +101,15 @@ class ModelState(Generic[L, M, V]):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "witness": None}
 
-    def but(self, **changes: Any) -> ModelState[L, M, V]:
-        """Return it with other values: `dataclasses.replace`, quickly, because single edits take microseconds."""
+    def with_changes(self, **changes: Any) -> ModelState[L, M, V]:
+        """Return a copy with other values, as `dataclasses.replace`, but quickly: single edits take microseconds."""
         changed = object.__new__(ModelState)
         object.__setattr__(changed, "__dict__", {**self.__dict__, **changes})
         return changed
 
     def with_layout_of(self, other: ModelState[L, M, V]) -> ModelState[L, M, V]:
         """Return it with the layout and the fitted vote of another state, and its own memory and rows."""
-        return self.but(
+        return self.with_changes(
             layout=other.layout,
             vote=copy.deepcopy(other.vote),
             seed=other.seed,

@@ -23,7 +23,7 @@ def take_choice(
         raise ValueError("the layout is of a model with other columns, or with another seed")
     task = state.task
     if task.has_layout_of(state, chosen):
-        return state.with_layout_of(chosen).but(stale=False)
+        return state.with_layout_of(chosen).with_changes(stale=False)
     if store is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
     if state.rows is not None and chosen.columns.kinds != columns.kinds:
@@ -31,11 +31,11 @@ def take_choice(
     columns = columns.with_types_of(chosen.columns)  # as `refit` does
     assert store.kept is not None
     taken = state.with_layout_of(chosen)
-    taken = taken.but(memory=task.declare(task.empty_memory(chosen), state.declared))
+    taken = taken.with_changes(memory=task.declare(task.empty_memory(chosen), state.declared))
     try:
         memory = task.count(taken, store.kept.batches())
     except DoesNotFitError:  # such rows came since: the choice is outdated
         return choose_again_by_rows(settings, state)
     is_open = state.documents is not None and not len(store.kept)  # as after `open`
     after = settings.empty_store(store.h, store.seed, chosen.vote) if is_open else store
-    return taken.but(memory=memory, columns=columns, store=after, cutting=chosen.cutting, stale=False)
+    return taken.with_changes(memory=memory, columns=columns, store=after, cutting=chosen.cutting, stale=False)

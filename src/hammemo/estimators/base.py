@@ -125,7 +125,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         def change(model: Self) -> AnyState:
             read = partial(read_rows, model)
             after = apply(model.settings(), known_state(model), learn, forget, read, choose=choose)
-            return after if position is None else after.but(position=checked_position(position))
+            return after if position is None else after.with_changes(position=checked_position(position))
 
         edit(self, change)
         return self
@@ -191,7 +191,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
             after, synced = sync(model.settings(), known_state(model), table, read, refit=refit)
             assert after is not None
             results.append(synced)
-            return after if checked is None else after.but(position=checked)
+            return after if checked is None else after.with_changes(position=checked)
 
         edit(self, change)
         return results[0]
@@ -360,7 +360,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         copied = super().snapshot()
         state = copied.__dict__.get("_state")
         if state is not None and state.witness is not None:
-            copied.__dict__["_state"] = state.but(witness=None)
+            copied.__dict__["_state"] = state.with_changes(witness=None)
         return copied
 
     def __getstate__(self) -> dict[str, Any]:

@@ -297,7 +297,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         def change(model: MemoryClassifier) -> LabelState:
             state = model.state
             examples = read_rows(model, X, y, state, sample_weight).examples()
-            state = state.but(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
+            state = state.with_changes(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
             return with_fitted_weights(model.settings(), state)
 
         edit(self, change)

@@ -198,7 +198,7 @@ def _set_witness(model: Learner, witness: RowHash | None) -> None:
             raise ValueError(
                 "A receipt of this model is being made already: begin another one after its block."
             )
-        take_state(private, model.state.but(witness=witness))
+        take_state(private, model.state.with_changes(witness=witness))
 
     check_is_fitted(model)
     model.apply_edit(change)

@@ -194,7 +194,9 @@ def check_documents(
         assert model.state.store is not None
         take_state(
             model,
-            model.state.but(store=model.state.store.with_kept(stored_documents.without_cases())),
+            model.state.with_changes(
+                store=model.state.store.with_kept(stored_documents.without_cases())
+            ),
         )
         ids = None
     if not documents:
@@ -213,7 +215,7 @@ def check_documents(
     fresh.random_state = model.memory_.seed
     fresh.fit_stream(documents, h, **cut)
     fresh.random_state = model.random_state
-    take_state(fresh, fresh.state.but(target_dtype=model.label_dtype_))
+    take_state(fresh, fresh.state.with_changes(target_dtype=model.label_dtype_))
     return _check(model, fresh, lambda counted: counted.partial_fit_stream(documents, h, **cut))
 
 
@@ -289,7 +291,7 @@ def _empty_copy(model: AnyModel) -> AnyModel:
 def _refit_nothing(fresh: Learner) -> None:
     """Make what `refit` makes of a model that keeps everything and holds nothing."""
     if isinstance(fresh, MemoryRegressor):
-        take_state(fresh, fresh.state.but(pinned=False))
+        take_state(fresh, fresh.state.with_changes(pinned=False))
         if fresh.state.kept is not None:
             fresh.refit()
         return
@@ -300,7 +302,7 @@ def _refit_nothing(fresh: Learner) -> None:
         empty = fresh.settings().empty_store(
             state.store.h, seed, state.vote, documents=is_of_documents
         )
-        take_state(fresh, state.but(store=empty, pinned=False))
+        take_state(fresh, state.with_changes(store=empty, pinned=False))
         fresh.refit()
 
 

@@ -84,7 +84,7 @@ def pack_choice(model: Learner) -> bytes:
     bare = model.snapshot()
     state: AnyState = model.state
     memory = state.task.empty_memory(state)
-    take_state(bare, state.but(memory=memory, store=None, position=None))
+    take_state(bare, state.with_changes(memory=memory, store=None, position=None))
     return compress(file_bytes(bare))
 
 

@@ -270,7 +270,7 @@ class Applier:
         if self.model is None:
             raise edits.NothingLearnt("The model holds no example, so no sites were chosen by any.")
         take_choice(self.model, choice.chosen)
-        take_state(self.model, self.model.state.but(stale=choice.late))
+        take_state(self.model, self.model.state.with_changes(stale=choice.late))
         self._is_refitted = False
 
     def _fit_again(self, model: Learner) -> bytes:

@@ -144,19 +144,19 @@ def learn_table(
             return add_batches(memory, state.layout, kept.batches())
         if kept is not None:
             memory = settle(memory, state.layout, kept)
-        return declare(count_all(state.but(memory=memory)), declared)
+        return declare(count_all(state.with_changes(memory=memory)), declared)
 
     if layout is not None:
         plan = choose_like_given(settings, columns, layout, len(facts.labels.union(declared)))
         state = start(settings, plan, columns, label_dtype, layout)
-        state = state.but(memory=declare(state.memory, declared), store=facts.store)
-        state = state.but(memory=all_rows(state))
+        state = state.with_changes(memory=declare(state.memory, declared), store=facts.store)
+        state = state.with_changes(memory=all_rows(state))
     else:
         chosen_by = facts.choice_rows()
         plan = choose(settings, columns, chosen_by, facts.seed)
         batch = RowBatch(chosen_by, columns, label_dtype, declared)
         state = count_plan(settings, plan, batch, facts.store, all_rows)
-        state = state.but(vote=weigh(settings, state))
+        state = state.with_changes(vote=weigh(settings, state))
     check_class_weight(state)
     if settings.memory_is_auto and not is_in_segments(state.memory):
         warn_if_large(state.memory)

@@ -159,7 +159,7 @@ def fit_stream(
         state = fit_documents(settings, state, is_counted=True)
     elif state.vote.sample_size():  # a layout may bring fitted weights
         state = _with_vote_for_all_labels(settings, state)
-        state = state.but(vote=weigh(settings, state, sample))
+        state = state.with_changes(vote=weigh(settings, state, sample))
     check_class_weight(state)
     return state
 
@@ -188,9 +188,11 @@ def fit_documents(
     room = again.store
     if room is None or not room.stores_like(store):  # `keep` was set since
         store = None if room is None else room.plus(store, 1)
-    again = again.but(memory=memory, store=store, cutting=kept.cutting)
-    again = again.but(chosen_at=again.n_examples)
-    return again.but(vote=weigh(settings, again), refitted=EVERYTHING_FITTED, **state.carried)
+    again = again.with_changes(memory=memory, store=store, cutting=kept.cutting)
+    again = again.with_changes(chosen_at=again.n_examples)
+    return again.with_changes(
+        vote=weigh(settings, again), refitted=EVERYTHING_FITTED, **state.carried
+    )
 
 
 def _with_vote_for_all_labels(settings: ModelSettings, state: LabelState) -> LabelState:
@@ -198,7 +200,7 @@ def _with_vote_for_all_labels(settings: ModelSettings, state: LabelState) -> Lab
     if not (isinstance(state.vote, LogLinear) and is_auto(settings.vote)):
         return state
     vote = settings.vote_for(len(state.memory.labels), state.memory)
-    return state.but(vote=settings.with_class_weight(vote))
+    return state.with_changes(vote=settings.with_class_weight(vote))
 
 
 def learn_stream(
@@ -235,7 +237,7 @@ def _learn_blocks(
             f"There is nothing to learn: no document at the start has more than h={h} tokens."
         )
     state, target_dtype = _begun(settings, before, stream, first, h, layout)
-    state = state.but(cutting=join_cuttings(state, cutting), target_dtype=target_dtype)
+    state = state.with_changes(cutting=join_cuttings(state, cutting), target_dtype=target_dtype)
     labels, memory = stream.labels(), state.memory.snapshot()
     if labels is not None:
         memory.declare_labels(labels)
@@ -255,7 +257,7 @@ def _learn_blocks(
         passed = _told(passed, stream.total)
         memory.update_from_blocks(_labelled(passed) if labels is None else passed, labels)
     target_dtype = widened_label_dtype(target_dtype, memory.labels)
-    state = state.but(memory=memory, store=keeper.store, target_dtype=target_dtype)
+    state = state.with_changes(memory=memory, store=keeper.store, target_dtype=target_dtype)
     return state, sample.examples() if sample else None
 
 
@@ -288,7 +290,9 @@ def _begun(
         state = start(settings, plan, columns, target_dtype, layout, documents=True)
     learnt = TokenTypes.of(Contexts(first.tokens[:, None]), 1)
     columns = replace(state.columns, types=None)  # the tokens of documents are names
-    return state.but(columns=columns.also_learnt(learnt, first=state.holds_nothing)), target_dtype
+    return state.with_changes(
+        columns=columns.also_learnt(learnt, first=state.holds_nothing)
+    ), target_dtype
 
 
 def forget_stream(
@@ -345,7 +349,9 @@ def _forget_blocks(
         examples = block.examples() if labels is None else block.examples().only(labels)
         memory.update(examples, -1)
         state = note_forgotten(settings, state, examples)
-    return state.but(memory=trust_if_known(state, memory), store=keeper.store), keeper.could_tell
+    return state.with_changes(
+        memory=trust_if_known(state, memory), store=keeper.store
+    ), keeper.could_tell
 
 
 def known_cutting(state: LabelState) -> Cutting:
@@ -416,11 +422,11 @@ def with_counted_stream(
     sample: Examples,
 ) -> LabelState:
     """Take the counts of a stream that others have read; the state has learnt a sample of it, and nothing else."""
-    state = state.but(memory=memory, store=store, cutting=cutting)
+    state = state.with_changes(memory=memory, store=store, cutting=cutting)
     if not state.vote.sample_size():
         return state
     state = _with_vote_for_all_labels(settings, state)
-    return state.but(
+    return state.with_changes(
         vote=fitted_vote(
             state, sample if state.kept is None else state.kept.fitting_sample(state.vote)
         )

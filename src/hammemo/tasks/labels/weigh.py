@@ -78,7 +78,7 @@ def with_weights(settings: ModelSettings, state: LabelState, stored: StoredArray
     vote = clone(state.vote)
     vote.restore(stored, state.layout.sites)
     stored.finish()
-    return with_fitted_weights(settings, state.but(vote=vote))
+    return with_fitted_weights(settings, state.with_changes(vote=vote))
 
 
 def fitted_vote(
