@@ -31,7 +31,7 @@ def refit_model(change: ModelChange, recording: ReceiptOptions) -> None:
         if evidence.is_done(opened):
             return
         refitted, said = refit(opened.learner(change.model), change.model)
-        writes = refitted["weights"] != "none" or change.out is not None or evidence.is_signed
+        writes = refitted["weights"] != "none" or "layout" in refitted or change.out is not None or evidence.is_signed
         if writes:
             evidence.write(opened)
     done = f"{said} {f'Written to {change.target}' if writes else f'{change.model} is as it was.'}"
@@ -56,7 +56,7 @@ def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
         return _fitted_to(kept, is_same=learner.refit().digest(parts=True)["weights"] == before)
     vote, rows, kinds = learner.vote_, learner.state.rows, learner.state.columns.kinds
     if not vote.fits_weights:
-        return {"weights": "none"}, "The vote has no weights to fit."
+        return _choose_layout_again(learner)
     asked = rows.examples().contexts[-_ASKED_ROWS:] if rows is not None and len(rows) else None
     labels = None if asked is None else learner.classes_[learner.view().scorer.winners(asked)]
     after = learner.refit().vote_
@@ -67,6 +67,18 @@ def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
         now: Any = learner.classes_[learner.view().scorer.winners(asked)]
         facts["changed_labels"] = float((now != labels).mean())
     return facts, sentence
+
+
+def _choose_layout_again(learner: Learner) -> tuple[dict[str, Any], str]:
+    """Refit a model whose vote has no weights: its kinds of columns and its cuts still depend on rows."""
+    if learner.state.kept is None:
+        return {"weights": "none"}, "The vote has no weights to fit."
+    before = learner.digest(parts=True)["layout"]
+    after = learner.refit().digest(parts=True)["layout"]
+    kept = counted(len(learner.state.kept), "kept example")
+    if after == before:
+        return {"weights": "none", "layout": "unchanged"}, f"The layout was chosen by {kept} and is as it was."
+    return {"weights": "none", "layout": "changed"}, f"The layout was chosen by {kept} and has changed."
 
 
 def _fitted_to(kept: str, *, is_same: bool) -> tuple[dict[str, Any], str]:
