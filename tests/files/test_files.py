@@ -481,13 +481,13 @@ def test_a_table_that_has_counted_less_than_the_sketch_is_refused(path: Path, mo
 def assert_forged_is_refused(
     clf: MemoryClassifier, name: str, change: Any, message: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = files_module._classifier_parts
+    parts = files_module._describe_classifier
 
     def forge(model: MemoryClassifier, *given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays, about = parts(model, *given)
         return {**arrays, name: np.asarray(change(arrays.get(name, np.zeros(1, np.uint8))))}, about
 
-    monkeypatch.setattr(files_module, "_classifier_parts", forge)
+    monkeypatch.setattr(files_module, "_describe_classifier", forge)
     save(clf, path)  # with a right checksum
     with pytest.raises(FileError, match=message):
         load(path)

@@ -357,7 +357,7 @@ def test_a_head_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
         about = json.loads(json.dumps(archive.about))
         about["segments"][0][field] = value
         text = json.dumps({**about, "checksum": "0" * 64}, separators=(",", ":"))
-        head.write_bytes(b"".join(hammemo.files.archive.sealed(arrays, text)))
+        head.write_bytes(b"".join(hammemo.files.archive.seal(arrays, text)))
         with pytest.raises(FileError, match="segment"):
             load(tmp_path / "a")
 

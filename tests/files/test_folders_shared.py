@@ -93,7 +93,7 @@ def test_load_beside_changes_gives_the_model_after_them(tmp_path: Path, monkeypa
 
 def test_inspect_beside_changes_misses_no_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(fitted(), tmp_path, segments=2)
-    change_before("wrong_segments", 3, tmp_path, monkeypatch)
+    change_before("find_wrong_segments", 3, tmp_path, monkeypatch)
     found = inspect(tmp_path)
     assert (found["wrong_segments"], found["examples"]) == ([], 60 * 4)
 

@@ -13,7 +13,7 @@ import pytest
 from file_catalogue import NUMBERS as NUMBER_ROWS
 from file_catalogue import classifiers, key_of
 from hammemo import FileError, MemoryClassifier, MemoryRegressor, load, save
-from hammemo.files.descriptions import stored_digest
+from hammemo.files.descriptions import parse_key_digest
 from hammemo.kernels import Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.stores import Digests
@@ -105,7 +105,7 @@ def check_mutation(name: str, file: File, way: tuple[Any, ...], value: Any, path
             return True
         save(model, path)
         about = split(path.read_bytes())[1]
-        is_keyed = stored_digest(about) is not None  # a refit with other digests may drop the key
+        is_keyed = parse_key_digest(about) is not None  # a refit with other digests may drop the key
         load(path, key=key_of(name) if is_keyed else None)
     return True
 

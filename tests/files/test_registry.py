@@ -12,7 +12,7 @@ from file_catalogue import QUERIES, X, Y
 from hammemo import FileError, MemoryClassifier, Predictor, load, save
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files import inspect
-from hammemo.files.descriptions import shown
+from hammemo.files.descriptions import format_part
 from hammemo.files.registry import BUILT_IN, Registry, name_in_file
 from hammemo.kernels import PositionalHamming, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
@@ -237,4 +237,5 @@ def test_inspect_names_classes_of_somebody_else_without_trusting_them(path: Path
     save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), level=2), vote="sum").fit(X, Y), path)
     inner = "Hashed(buckets=4, key=<secret>, reserved=2)"
     assert inspect(path)["memory"] == f"test_registry:OwnWrapper(level=2, sketch={inner})"
-    assert shown({"class": "Joined", "params": {"kernels": [{"class": "A", "params": {}}]}}) == "Joined(kernels=[A()])"
+    described = {"class": "Joined", "params": {"kernels": [{"class": "A", "params": {}}]}}
+    assert format_part(described) == "Joined(kernels=[A()])"

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 from engine_fits import fit_docs
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.files.folders import HEAD
-from hammemo.files.segment_files import Remote
+from hammemo.files.remote import Remote
 from hammemo.memories import Exact
 from hammemo.sources.documents import open_source
 
@@ -56,13 +56,13 @@ def address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list to which the size of each requested range is added."""
     sizes: list[int] = []
-    ranges = Remote.ranges
+    ranges = Remote.read_ranges
 
     def counted(self: Remote, name: str, edges: list[tuple[int, int]]) -> list[bytes]:
         sizes.extend(stop - first for first, stop in edges)
         return ranges(self, name, edges)
 
-    monkeypatch.setattr(Remote, "ranges", counted)
+    monkeypatch.setattr(Remote, "read_ranges", counted)
     return sizes
 
 

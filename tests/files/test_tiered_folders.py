@@ -13,7 +13,7 @@ import pytest
 from folder_cases import assert_same, rows
 from hammemo import FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import inspect
-from hammemo.files.archive import Archive, sealed
+from hammemo.files.archive import Archive, seal
 from hammemo.files.folders import HEAD
 from hammemo.memories import Exact, Hashed, Tiered
 
@@ -149,7 +149,7 @@ def forged(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None
     )
     change(arrays, about)
     text = json.dumps({**about, "checksum": "0" * 64}, separators=(",", ":"))
-    (folder / HEAD).write_bytes(b"".join(sealed(arrays, text)))
+    (folder / HEAD).write_bytes(b"".join(seal(arrays, text)))
 
 
 def test_a_head_that_does_not_fit_its_segments_is_refused(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_bounds_that_are_refused(bounds: Any) -> None:
 @pytest.mark.parametrize("stored", [["0", 1.0], [9.0, 0.0], "0,", [0, None], [None, None], [0.0], {"low": 0.0}, 3.0])
 def test_bounds_of_a_crafted_file(stored: Any) -> None:
     with pytest.raises(ValueError, match="bounds"):
-        Restorer(Registry(), None).parameter(MemoryRegressor, "bounds", stored)
+        Restorer(Registry(), None).restore_parameter(MemoryRegressor, "bounds", stored)
 
 
 def test_targets_outside_are_refused_wherever_they_are_learned() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hammemo import MemoryClassifier, load, save
 from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_bytes
-from hammemo.files.descriptions import stored_held_out
+from hammemo.files.descriptions import parse_held_out
 from hammemo.tasks.labels.choose import held_out
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ def test_what_has_nothing_to_say_says_so() -> None:
 )
 def test_forged_figures_are_refused(entry: Any) -> None:
     with pytest.raises(ValueError, match=r"it|entry|figures"):
-        stored_held_out({"held_out": entry, "pinned": False, "chosen_at": 5})
+        parse_held_out({"held_out": entry, "pinned": False, "chosen_at": 5})
     with pytest.raises(ValueError, match="no layout"):
-        stored_held_out({"held_out": vars(_held_out()), "pinned": True, "chosen_at": 5})
+        parse_held_out({"held_out": vars(_held_out()), "pinned": True, "chosen_at": 5})
 
 
 def _held_out() -> Any:

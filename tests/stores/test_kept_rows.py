@@ -330,13 +330,13 @@ def test_files_hold_it(tmp_path: Path) -> None:
 )
 def test_a_file_with_rows_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     from hammemo.files import contents as file_contents
-    from hammemo.files.archive import FORMAT, sealed
+    from hammemo.files.archive import FORMAT, seal
 
     X, y = table()
-    arrays, about = file_contents._classifier_parts(MemoryClassifier().fit(X, y))
+    arrays, about = file_contents._describe_classifier(MemoryClassifier().fit(X, y))
     about["kept"] |= change
     text = json.dumps({"checksum": "0" * 64, "format": FORMAT, "version": "0.2.0", **about}, separators=(",", ":"))
-    parts = sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
+    parts = seal({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
     (tmp_path / "model").write_bytes(b"".join(bytes(part) for part in parts))
     with pytest.raises(FileError):
         load(tmp_path / "model")

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
-from hammemo.files.descriptions import stored_zones
+from hammemo.files.descriptions import parse_zones
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.columns import read_times
 from hammemo.tokens.zones import AwareTimes, aware_time, is_offset, join_zones, local_times, name_zone
@@ -301,6 +301,6 @@ def test_parts_of_a_column_keep_its_zone() -> None:
 )
 def test_zones_of_crafted_files_are_refused(zones: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stored_zones({"zones": zones}, "dt")
-    assert stored_zones({}, "dt") == {}
-    assert stored_zones({"zones": {"UTC": [0]}}, "dt") == {0: "UTC"}
+        parse_zones({"zones": zones}, "dt")
+    assert parse_zones({}, "dt") == {}
+    assert parse_zones({"zones": {"UTC": [0]}}, "dt") == {0: "UTC"}

@@ -16,7 +16,7 @@ from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.archive import FileError
-from hammemo.files.folders import head_of
+from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
 from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
@@ -93,7 +93,7 @@ class OpenModel:
         While another process has the file locked, wait, at most this many seconds.
         """
         self._name_columns(self.model)
-        with locked(head_of(path), wait, _say):
+        with locked(find_head(path), wait, _say):
             save(self.model, path, notes={**self.notes, **self.schema.notes()})
 
 
@@ -106,7 +106,7 @@ def changing(target: Path, reads: Sequence[Path], wait: float | None) -> Iterato
     same = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
     for path in same:
         _notes_of(path)  # refuses what is not a model
-    with locked(head_of(target), wait, _say) if same else nullcontext():
+    with locked(find_head(target), wait, _say) if same else nullcontext():
         yield
 
 

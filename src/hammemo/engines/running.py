@@ -17,9 +17,9 @@ from joblib import Parallel, delayed
 
 from hammemo.engines.jobs import Checkpoint, Manifest, OnProgress, OnReport, open_checkpoint, unpack
 from hammemo.engines.segments import SegmentsJob, job_names, run_segments
-from hammemo.files.folders import HEAD, even_edges, facts_of
+from hammemo.files.folders import HEAD, choose_even_edges, list_facts
 from hammemo.files.models import save
-from hammemo.files.segment_files import Remote, temporary_folder
+from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
@@ -221,7 +221,8 @@ class Machines:
                 "'tiered', and a kernel without Bag and Together."
             )
         table = sample.terms.add_up()
-        cuts = [table.vocabulary.at(edge) for edge in even_edges(table, segments)[1:-1].tolist()]
+        edges = choose_even_edges(table, segments)[1:-1]
+        cuts = [table.vocabulary.at(edge) for edge in edges.tolist()]
         if self.out_is_address:
             folder = temporary_folder()
         else:
@@ -237,7 +238,7 @@ class Machines:
         work.delete_runs()
         segmented = model.memory_.segmented
         if self.out_is_address and segmented is not None:
-            names = [facts.name for facts in facts_of(segmented)]
+            names = [facts.name for facts in list_facts(segmented)]
             Remote(os.fspath(self.out or "")).put(work.folder, HEAD, names)
 
 

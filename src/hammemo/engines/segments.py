@@ -35,8 +35,8 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.engines.adding import Adder, Band, Runs, Spread, bring_together
 from hammemo.engines.jobs import GroupTally, add_prefix, pack, take_prefix, unpack
 from hammemo.files.atomic import write_file
-from hammemo.files.folders import opened
-from hammemo.files.segment_files import SegmentFacts, right_segment, write_segment
+from hammemo.files.folders import open_signed
+from hammemo.files.segment_files import SegmentFacts, read_right_segment, write_segment
 from hammemo.memories.exact import InSegments, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts, empty_arrays, read_empties
 
@@ -166,7 +166,7 @@ class SegmentsJob:
         self, path: str, band: tuple[int, int], runs: Runs, *, packed: bool | None
     ) -> SegmentFacts:
         """Return the file that holds the sum of neighbouring ranges of some runs."""
-        facts = right_segment(*os.path.split(path))
+        facts = read_right_segment(*os.path.split(path))
         if facts is None:
             first, stop = band
             edges = (None, *self.cuts, None)
@@ -195,7 +195,7 @@ class SegmentsJob:
                 total.plus(counts)
                 for total, counts in zip(empty_counts, counts_of_run, strict=True)
             ]
-        mapped = [opened(self.folder, facts, sites) for facts in segments if facts.rows]
+        mapped = [open_signed(self.folder, facts, sites) for facts in segments if facts.rows]
         return SignedSum.from_segments(sites, mapped, label_counts, empty_counts)
 
     def delete_runs(self) -> None:
@@ -250,8 +250,8 @@ def _read_record(folder: str, record: str) -> list[SegmentFacts] | None:
     """Return the runs that a record lists, if all of them are there and whole."""
     try:
         with open(record, encoding="ascii") as file:
-            listed = [SegmentFacts.of(entry) for entry in json.load(file)]
+            listed = [SegmentFacts.from_json(entry) for entry in json.load(file)]
     except (OSError, ValueError):
         return None
-    is_whole = all(right_segment(folder, facts.name) == facts for facts in listed)
+    is_whole = all(read_right_segment(folder, facts.name) == facts for facts in listed)
     return listed if listed and is_whole else None

@@ -1,12 +1,13 @@
-"""Files that are there whole or not at all.
+"""Write a file completely or not at all.
 
-A file is written under a temporary name beside its destination, flushed to the disk and renamed over it: at every
-moment, also after a crash, the destination is the old file or the new one. Models, checkpoints, the records of
-experiments and tables of answers are written this way.
+A file is written under a temporary name beside its destination, flushed to the disk and renamed
+over it: at every moment, also after a crash, the destination is the old file or the new one.
+Models, checkpoints, the records of experiments and tables of answers are written this way.
 
-A process that is killed leaves its temporary file behind. In that of a model may be what is forgotten later, so the
-next successful change of the model deletes it: under the lock of the model, which all who write it hold, so that the
-writer of a temporary file found there is dead.
+A process that is killed leaves its temporary file behind. The temporary file of a model may hold
+examples that are forgotten later. So the next successful change of the model deletes it. This
+happens under the lock of the model, which every writer holds: the process that wrote a temporary
+file which lies there is dead.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the name of an empty file beside `path`, which takes its place when the block has ended without an error.
+    """Yield the name of an empty file, which replaces `path` if the block ends without an error.
 
     The permissions of a file that is replaced are kept, and a symbolic link stays one.
 
@@ -39,11 +40,12 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
     ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('a.txt', 'all of it')]
     """
-    target = checked_target(path)
+    target = resolve_target(path)
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb"), suppress(FileNotFoundError):
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))  # before there is anything in it
+            permissions = stat.S_IMODE(os.stat(target).st_mode)
+            os.chmod(temporary, permissions)  # before there is anything in it
         yield temporary
         flush(temporary, os.O_RDWR)
         os.replace(temporary, target)
@@ -54,37 +56,43 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
         flush(os.path.dirname(target), os.O_RDONLY)
 
 
-def checked_target(path: str | os.PathLike[str]) -> str:
-    """Return where a file is written, symbolic links followed, or refuse a place where no file can be."""
+def resolve_target(path: str | os.PathLike[str]) -> str:
+    """Follow symbolic links to where a file is written; refuse a place where no file can be."""
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a folder: name a file in it.")
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"The folder {folder} does not exist: make it before a file is written into it.")
+        raise FileNotFoundError(
+            f"The folder {folder} does not exist: make it before a file is written into it."
+        )
     return target
 
 
-def write_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file that consists of these parts, whole or not at all."""
+def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file that consists of these pieces, completely or not at all."""
     with replacement(path) as temporary, open(temporary, "wb") as file:
-        file.writelines(parts)
+        file.writelines(pieces)
 
 
-def write_private(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+def write_private(path: str | os.PathLike[str], pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file that only its owner may read, completely or not at all."""
     with replacement(path) as temporary, open(temporary, "wb") as file:
         os.chmod(temporary, 0o600)  # before there is anything in it
-        file.writelines(parts)
+        file.writelines(pieces)
 
 
 def delete_leftovers(path: str | os.PathLike[str]) -> None:
-    """Delete the temporary files of a file that killed processes left beside it; the lock of the file must be held."""
-    folder, file = os.path.split(checked_target(path))
-    name = re.compile(re.escape(file) + r"\.[0-9a-f]{16}\.tmp")  # what `replacement` calls it
+    """Delete the temporary files that killed processes left beside a file, whose lock is held."""
+    folder, file_name = os.path.split(resolve_target(path))
+    temporary_name = re.compile(re.escape(file_name) + r"\.[0-9a-f]{16}\.tmp")  # see `replacement`
     with os.scandir(folder) as entries:
-        left = [one.path for one in entries if name.fullmatch(one.name) and not one.is_dir(follow_symlinks=False)]
-    for temporary in left:
+        leftovers = [
+            entry.path
+            for entry in entries
+            if temporary_name.fullmatch(entry.name) and not entry.is_dir(follow_symlinks=False)
+        ]
+    for temporary in leftovers:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
 

@@ -1,8 +1,9 @@
-r"""What a file holds of a model, and how a model is made of it again.
+r"""What a file holds of a model, and how to make the model from it again.
 
-A model becomes arrays and a description (:mod:`hammemo.files.descriptions`). On the way back nothing that the file
-declares is trusted: every array has its type, shape, order and range checked against the parameters and the other
-arrays before anything is allocated that a declared number could make large.
+A model becomes arrays and a description (:mod:`hammemo.files.descriptions`). On the way back
+nothing that the file declares is trusted: every array has its type, shape, order and range checked
+against the parameters and the other arrays before anything is allocated that a declared number
+could make large.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
-from hammemo.files.descriptions import ParameterError, Restorer, exactly, field, plain_fields, present, taken_part
+from hammemo.files.archive import FORMAT, Archive, FileError, refusing, seal
+from hammemo.files.descriptions import (
+    ParameterError,
+    Restorer,
+    check_entries,
+    describe_fields,
+    drop_empty,
+    field,
+    take_part,
+)
 from hammemo.files.parameters import check_label_parameters, check_number_parameters
 from hammemo.files.registry import ABOVE, BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InSegments, SignedSum, head_state, restore_in_segments
@@ -53,45 +62,61 @@ from hammemo.tokens.token_types import TokenTypes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hammemo._arrays.types import Array
+    from hammemo._arrays.types import Array, Ints
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.features.cells import Cells
+    from hammemo.kernels.sites import Sites
 
 Savable: TypeAlias = Learner | Predictor
 Notes: TypeAlias = "Mapping[str, str] | None"
-Parts: TypeAlias = "tuple[dict[str, Array], dict[str, Any]]"
+Contents: TypeAlias = "tuple[dict[str, Array], dict[str, Any]]"
 """The arrays of a model, and its description."""
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
-_START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
-"""What the descriptions of classifiers and of predictors both have."""
+_START: Final = (
+    "checksum",
+    "format",
+    "version",
+    "kind",
+    "class",
+    "n_features_in",
+    "sites",
+    "label_dtype",
+)
+"""Entries that the descriptions of classifiers and of predictors have."""
+
+_OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
+"""Entries that both have where they are not empty."""
 
 NAMES_ONLY: Final = "names_only"
 """The entry of predictors of models without the parameter `numeric`."""
 
-_OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
-"""What both have where there is something to say."""
+
+# Writing
 
 
-def file_pieces(model: Savable, notes: Notes, segmented: SignedSum | None = None) -> list[bytes | memoryview]:
+def file_pieces(
+    model: Savable, notes: Notes, segmented: SignedSum | None = None
+) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
     With `segmented` it is the file of a head, whose rows lie in these segments.
     """
     if isinstance(model, Predictor):
-        arrays, about = _predictor_parts(model)
+        arrays, about = _describe_predictor(model)
     elif isinstance(model, MemoryRegressor):
         check_is_fitted(model)
-        arrays, about = _regressor_parts(model)
+        arrays, about = _describe_regressor(model)
     else:
         check_is_fitted(model)
-        arrays, about = _classifier_parts(model, segmented)
+        arrays, about = _describe_classifier(model, segmented)
     if notes:
-        about["notes"] = descriptions.checked_notes(dict(notes))
+        about["notes"] = descriptions.check_notes(dict(notes))
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
-    return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
+    contiguous = {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    return seal(contiguous, text)
 
 
 def file_bytes(model: Learner) -> bytes:
@@ -99,232 +124,422 @@ def file_bytes(model: Learner) -> bytes:
     return b"".join(file_pieces(model.now(), None))
 
 
-def from_bytes(data: bytes) -> Savable:
-    """Return the model in the bytes of a file, checked as `load` does; `FileError` where they are none."""
-    with refusing("the model"):
-        return restored(Archive.of_bytes(data), Restorer(Registry(), None), verify=True, folder="")
-
-
-def _classifier_parts(model: MemoryClassifier, segmented: SignedSum | None = None) -> Parts:
+def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = None) -> Contents:
     memory: Any = model.memory_.now()
     state = model.state
-    kept = None if state.store is None else state.store.describe()
-    if len(set(descriptions.key_digests(memory.layout(), kept or {}))) > 1:
-        raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
+    store_description: dict[str, Any] = {}
+    store_arrays: Mapping[str, Array] = {}
+    if state.store is not None:
+        store_description = state.store.describe()
+        store_arrays = state.store.state()
+    _check_classifier_has_format(model, memory, store_description)
+    params = _describe_classifier_parameters(model, memory)
+    _refuse_to_save(check_label_parameters, model.settings(), state)
+    cells = state.layout.cells
+    about: dict[str, Any] = {
+        "kind": "classifier",
+        "class": type(model).__name__,
+        "params": params,
+        "fitted": {
+            kind: descriptions.describe_part(kind, getattr(model, f"{kind}_"), memory)
+            for kind in PARTS
+        },
+        **descriptions.describe_common_entries(state.layout.sites, state.target_dtype, cells),
+        "feature_names_in": state.columns.listed(),
+        "seed": memory.seed,
+        "layout": memory.layout(),
+        "fingerprint": memory.fingerprint(),
+        "pinned": state.pinned,
+        "chosen_at": state.chosen_at,
+        **drop_empty(
+            held_out=describe_fields(held_out(state)),
+            cutting=describe_fields(state.cutting),
+            types=_pack_types(state),
+            zones=_pack_zones(state.columns),
+            forgot_unchecked=memory.forgot_unchecked,
+            stale=state.stale,
+            position=state.position,
+            kept=store_description or None,
+        ),
+    }
+    if segmented is None:
+        memory_arrays = memory.state()
+    else:
+        about["segments"] = [vars(facts) for facts in folders.list_facts(segmented)]
+        memory_arrays = head_state(memory, empty_arrays(segmented.empties, memory.labels))
+    cell_arrays: Mapping[str, Array] = {}
+    if cells is not None:
+        cell_arrays = cells.arrays()
+    codes = {kind: rows.arrays() for kind, rows in find_given_codes(memory).items()}
+    arrays = {
+        **memory_arrays,
+        "declared": narrow(memory.labels.find(memory.declared)),
+        **_prefix_names(vote=state.vote.state(), cells=cell_arrays, kept=store_arrays, **codes),
+    }
+    return arrays, about
+
+
+def _check_classifier_has_format(
+    model: MemoryClassifier, memory: Any, store_description: Mapping[str, Any]
+) -> None:
+    """Refuse a model with two keys, or with a class or a store that no file describes."""
+    if len(set(descriptions.collect_key_digests(memory.layout(), store_description))) > 1:
+        raise FileError(
+            "The model has two different secret keys, and load() takes one: use the same key for "
+            "both."
+        )
     if not is_built_in("classifier", type(model)):
-        saved = [*BUILT_IN["classifier"], *ABOVE]
-        raise FileError(f"A {type(model).__name__} cannot be saved: only {' and '.join(saved)} have a format.")
-    if state.store is not None and type(state.store) not in (KeptRows, KeptDocuments, DigestStore):
-        raise FileError(f"A model whose store is a {type(state.store).__name__} cannot be saved: it has no format.")
+        names = [*BUILT_IN["classifier"], *ABOVE]
+        raise FileError(
+            f"A {type(model).__name__} cannot be saved: only {' and '.join(names)} have a format."
+        )
+    store = model.state.store
+    if store is not None and type(store) not in (KeptRows, KeptDocuments, DigestStore):
+        raise FileError(
+            f"A model whose store is a {type(store).__name__} cannot be saved: it has no format."
+        )
+
+
+def _describe_classifier_parameters(model: MemoryClassifier, memory: Any) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name in UNSTORED:
             continue
-        if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
-            params[name] = memory.seed
+        if name == "random_state" and not _is_seed(value):
+            params[name] = memory.seed  # what `fit` drew from the generator
         elif name in getattr(model, "given_codes", {}):
-            params.update(descriptions.codes_entry(model, name, value, memory))
+            params.update(descriptions.describe_codes(model, name, value, memory))
         elif name in PARTS and not isinstance(value, (str, type(None))):
-            params[name] = descriptions.part_description(name, value, memory)
+            params[name] = descriptions.describe_part(name, value, memory)
         elif isinstance(value, Digests):
-            params[name] = descriptions.part_description(name, value, state.store)
+            params[name] = descriptions.describe_part(name, value, model.state.store)
         else:
-            params[name] = descriptions.plain(name, value)
-    _refuse_to_save(check_label_parameters, model.settings(), state)
-    fitted = {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS}
-    about: dict[str, Any] = {"kind": "classifier", "class": type(model).__name__}
-    about |= {"params": params, "fitted": fitted}
-    about |= descriptions.common_entries(state.layout.sites, state.target_dtype, state.layout.cells)
-    about |= {"feature_names_in": state.columns.listed(), "seed": memory.seed, "layout": memory.layout()}
-    about |= {"fingerprint": memory.fingerprint(), "pinned": state.pinned, "chosen_at": state.chosen_at}
-    about |= present(held_out=plain_fields(held_out(state)), cutting=plain_fields(state.cutting))
-    about |= present(
-        types=_packed_types(state), zones=_packed_zones(state.columns), forgot_unchecked=memory.forgot_unchecked
-    )
-    about |= present(stale=state.stale, position=state.position, kept=kept)
-    declared = narrow(memory.labels.find(memory.declared))
-    if segmented is not None:
-        about["segments"] = [vars(facts) for facts in folders.facts_of(segmented)]
-        stored = head_state(memory, empty_arrays(segmented.empties, memory.labels))
-    else:
-        stored = memory.state()
-    codes = {kind: given.arrays() for kind, given in find_given_codes(memory).items()}
-    cells = {} if state.layout.cells is None else state.layout.cells.arrays()
-    rows = {} if state.store is None else state.store.state()
-    beside = _named(vote=state.vote.state(), cells=cells, kept=rows, **codes)
-    return {**stored, "declared": declared, **beside}, about
+            params[name] = descriptions.to_plain(name, value)
+    return params
+
+
+def _is_seed(random_state: Any) -> bool:
+    """Return whether a `random_state` is no generator."""
+    return isinstance(random_state, (int, np.integer, type(None)))
 
 
 def _refuse_to_save(check: Callable[[Any, Any], None], settings: Any, state: Any) -> None:
-    """Refuse to write a model with parameters that were set since it was fitted, and with which no file is loaded."""
+    """Refuse a model whose parameters were set to wrong values since it was fitted.
+
+    `load` would refuse the file.
+    """
     try:
         check(settings, state)
     except ParameterError as error:
-        raise FileError(f"The model cannot be saved: {error.name} is not valid, {error.reason}") from error
+        raise FileError(
+            f"The model cannot be saved: {error.name} is not valid, {error.reason}"
+        ) from error
 
 
-def _named(**parts: Mapping[str, Array]) -> dict[str, Array]:
+def _prefix_names(**parts: Mapping[str, Array]) -> dict[str, Array]:
     """Return the arrays of some parts under names that begin with that of the part."""
-    return {f"{part}.{name}": array for part, own in parts.items() for name, array in own.items()}
+    prefixed: dict[str, Array] = {}
+    for prefix, arrays in parts.items():
+        for name, array in arrays.items():
+            prefixed[f"{prefix}.{name}"] = array
+    return prefixed
 
 
-def _packed_types(state: AnyState) -> str | None:
+def _pack_types(state: AnyState) -> str | None:
     """Return how the values of columns came, as a file says it."""
-    return None if state.columns.types is None else packed_types(state.columns.types)
+    if state.columns.types is None:
+        return None
+    return packed_types(state.columns.types)
 
 
-def _packed_zones(columns: ColumnSchema) -> dict[str, list[int]] | None:
-    """Return the zones of columns of times as a file says them: for each zone the places of its columns."""
-    packed: dict[str, list[int]] = {}
+def _pack_zones(columns: ColumnSchema) -> dict[str, list[int]] | None:
+    """Return the zones of columns of times as a file says them: the columns of each zone."""
+    columns_of_zone: dict[str, list[int]] = {}
     for place, zone in sorted(columns.zones.items()):
-        packed.setdefault(zone, []).append(place)
-    return packed or None
+        columns_of_zone.setdefault(zone, []).append(place)
+    return columns_of_zone or None
 
 
-def _regressor_parts(model: MemoryRegressor) -> Parts:
+def _describe_regressor(model: MemoryRegressor) -> Contents:
     state = model.state
     if type(model) is not MemoryRegressor:
-        raise FileError(f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format.")
-    given = model.get_params(deep=False)
-    drawn = given.pop("random_state")
-    given["bounds"] = canonical_bounds(given["bounds"])
-    params = {name: descriptions.plain(name, value) for name, value in given.items() if name not in UNSTORED}
-    has_seed = isinstance(drawn, (int, np.integer, type(None)))
-    params["random_state"] = descriptions.plain("random_state", drawn) if has_seed else state.seed
+        raise FileError(
+            f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format."
+        )
+    values = model.get_params(deep=False)
+    random_state = values.pop("random_state")
+    values["bounds"] = canonical_bounds(values["bounds"])
+    params = {
+        name: descriptions.to_plain(name, value)
+        for name, value in values.items()
+        if name not in UNSTORED
+    }
+    params["random_state"] = state.seed  # what `fit` drew, of a generator
+    if _is_seed(random_state):
+        params["random_state"] = descriptions.to_plain("random_state", random_state)
     _refuse_to_save(check_number_parameters, model.settings(), state)
-    kept = None if state.store is None else state.store.describe()
-    about: dict[str, Any] = {"kind": "regressor", "class": type(model).__name__}
-    about |= {"params": params, "n_features_in": state.columns.n}
-    about |= {"feature_names_in": state.columns.listed(), "seed": state.seed, "layout": state.layout.described()}
-    about |= {"pinned": state.pinned, "chosen_at": state.chosen_at, "weighed_at": state.vote.rows}
-    about |= present(types=_packed_types(state), zones=_packed_zones(state.columns))
-    about |= present(stale=state.stale, position=state.position, kept=kept)
-    rows = {} if state.store is None else state.store.state()
-    fitted = {"layout": state.layout.arrays(), "memory": state.memory.arrays(), "vote": state.vote.arrays()}
-    return _named(**fitted, kept=rows), about
+    store_description: Mapping[str, Any] | None = None
+    store_arrays: Mapping[str, Array] = {}
+    if state.store is not None:
+        store_description = state.store.describe()
+        store_arrays = state.store.state()
+    about = {
+        "kind": "regressor",
+        "class": type(model).__name__,
+        "params": params,
+        "n_features_in": state.columns.n,
+        "feature_names_in": state.columns.listed(),
+        "seed": state.seed,
+        "layout": state.layout.described(),
+        "pinned": state.pinned,
+        "chosen_at": state.chosen_at,
+        "weighed_at": state.vote.rows,
+        **drop_empty(
+            types=_pack_types(state),
+            zones=_pack_zones(state.columns),
+            stale=state.stale,
+            position=state.position,
+            kept=store_description,
+        ),
+    }
+    arrays = _prefix_names(
+        layout=state.layout.arrays(),
+        memory=state.memory.arrays(),
+        vote=state.vote.arrays(),
+        kept=store_arrays,
+    )
+    return arrays, about
 
 
-def _predictor_parts(model: Predictor) -> Parts:
+def _describe_predictor(model: Predictor) -> Contents:
     compiled = model.compiled
     try:
         name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
     except TypeError:
         raise FileError(
-            f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the methods stored and "
-            "restored."
+            f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the "
+            "methods stored and restored."
         ) from None
     arrays, description = compiled.pack()
-    vote = descriptions.part_description("vote", model.vote)
-    about: dict[str, Any] = {"kind": "predictor", "class": name, "description": description, "vote": vote}
-    about |= descriptions.common_entries(model.sites, model.label_dtype_, model.cells)
-    about["missing"] = model.missing
-    about |= present(
-        cutting=plain_fields(model.cutting_),
-        forgot_unchecked=compiled.forgot_unchecked,
-        feature_names_in=model.form.columns.listed(),
-        names_only=not model.form.reads_tables,
-        zones=_packed_zones(model.form.columns),
-    )
+    about = {
+        "kind": "predictor",
+        "class": name,
+        "description": description,
+        "vote": descriptions.describe_part("vote", model.vote),
+        **descriptions.describe_common_entries(model.sites, model.label_dtype_, model.cells),
+        "missing": model.missing,
+        **drop_empty(
+            cutting=describe_fields(model.cutting_),
+            forgot_unchecked=compiled.forgot_unchecked,
+            feature_names_in=model.form.columns.listed(),
+            names_only=not model.form.reads_tables,
+            zones=_pack_zones(model.form.columns),
+        ),
+    }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    cells = {} if model.cells is None else model.cells.arrays()
-    return {**frame.arrays(), **arrays, **_named(vote=model.vote.state(), cells=cells)}, about
+    cell_arrays: Mapping[str, Array] = {}
+    if model.cells is not None:
+        cell_arrays = model.cells.arrays()
+    part_arrays = _prefix_names(vote=model.vote.state(), cells=cell_arrays)
+    return {**frame.arrays(), **arrays, **part_arrays}, about
 
 
-def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> Savable:
-    """Return the model in a file, checked; `folder` is where the segments lie that it may name."""
+# Restoring
+
+
+def from_bytes(data: bytes) -> Savable:
+    """Return the model in the bytes of a file, checked as `load` does."""
+    with refusing("the model"):
+        restorer = Restorer(Registry(), None)
+        return restore_model(Archive.from_bytes(data), restorer, verify=True, folder="")
+
+
+def restore_model(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> Savable:
+    """Make the model in a file, checked; `folder` is where the segments lie that it may name."""
     about = archive.about
     kind = field(about, "kind", str)
     field(about, "version", str)
-    descriptions.stored_notes(about)
-    descriptions.check_key(descriptions.stored_digest(about), restorer.key)
+    descriptions.parse_notes(about)
+    descriptions.check_key(descriptions.parse_key_digest(about), restorer.key)
     if kind == "classifier":
-        return _classifier(archive, restorer, verify=verify, folder=folder)
+        return _restore_classifier(archive, restorer, verify=verify, folder=folder)
     if kind == "predictor":
-        return _predictor(archive, restorer, verify=verify)
+        return _restore_predictor(archive, restorer, verify=verify)
     if kind == "regressor":
-        return _regressor(archive, restorer)
+        return _restore_regressor(archive, restorer)
     raise ValueError(f"it holds a {kind!r}, which is not known")
 
 
-def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
-    about, arrays = archive.about, dict(archive.arrays)
-    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    optional = ("held_out", "kept", "types", "zones", *_OPTIONAL, descriptions.STALE, "position", "segments", "notes")
-    exactly(about, (*entries, "pinned", "chosen_at"), optional=optional)
+def _restore_classifier(
+    archive: Archive, restorer: Restorer, *, verify: bool, folder: str
+) -> MemoryClassifier:
+    about = archive.about
+    arrays = dict(archive.arrays)
+    check_entries(
+        about,
+        (
+            *_START,
+            "params",
+            "fitted",
+            "feature_names_in",
+            "seed",
+            "layout",
+            "fingerprint",
+            "pinned",
+            "chosen_at",
+        ),
+        optional=(
+            *_OPTIONAL,
+            "held_out",
+            "kept",
+            "types",
+            "zones",
+            descriptions.STALE,
+            "position",
+            "segments",
+            "notes",
+        ),
+    )
+    # Each step takes its arrays out of `arrays`; the memory gets those that are left.
     restorer.take_codes(arrays)
-    model: MemoryClassifier = _unfitted(about, restorer)
-    fitted = field(about, "fitted", dict)
-    exactly(fitted, PARTS)
-    kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
-    cells = descriptions.stored_cells(about, arrays)
-    sites = descriptions.stored_sites(about, cells)
+    model: MemoryClassifier = _restore_unfitted(about, restorer)
+    fitted_parts = field(about, "fitted", dict)
+    check_entries(fitted_parts, PARTS)
+    kernel = restorer.restore_part("kernel", fitted_parts["kernel"])
+    memory = restorer.restore_part("memory", fitted_parts["memory"])
+    vote = restorer.restore_part("vote", fitted_parts["vote"])
+    cells = descriptions.parse_cells(about, arrays)
+    sites = descriptions.parse_sites(about, cells)
     descriptions.check_kernel(kernel, sites)
-    declared = StoredArrays({"declared": arrays.pop("declared", np.empty(0))}).ascending("declared")
-    if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
-        raise ValueError("it declares a label that it does not hold")
-    with taken_part(arrays, "vote", trusted=not verify) as fitted_vote:
-        vote.restore(fitted_vote, sites)
-    n_columns = sites.h if cells is None else len(cells.table_kinds)
-    narrowing = None if cells is None else cells.narrowing
-    width = n_columns if narrowing is None else narrowing.width
-    store = _stored_store(about, arrays, width, restorer.key)
-    seed = field(about, "seed", int)
-    if "segments" not in about:
-        memory.restore(arrays, sites, seed, declared, trusted=not verify)
-    elif isinstance(memory, InSegments):
-        opened = partial(folders.stored_segments, folder, about["segments"], sites, verify=verify)
-        restore_in_segments(memory, arrays, sites, seed=seed, declared=declared, open_terms=opened)
-    else:
-        raise ValueError("its memory is not of a kind that is stored in segments")
-    if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
-        raise ValueError("its layout is not the one it declares")
+    declared = _take_declared_labels(arrays)
+    with take_part(arrays, "vote", trusted=not verify) as vote_arrays:
+        vote.restore(vote_arrays, sites)
+    # A wide table is stored in rows of fewer tokens than it has columns.
+    n_columns = sites.h
+    row_width = sites.h
+    kinds = None
+    if cells is not None:
+        kinds = cells.table_kinds
+        n_columns = len(kinds)
+        row_width = n_columns
+        if cells.narrowing is not None:
+            row_width = cells.narrowing.width
+    store = _restore_store(about, arrays, row_width, restorer.key)
+    _restore_memory(memory, arrays, archive, sites, declared=declared, verify=verify, folder=folder)
     if find_given_codes(memory) != restorer.codes:
         raise ValueError("it has codes that its memory does not use")
-    memory.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
     if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
         raise ValueError("it does not have as many digests as rows")
-    choices = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
-    columns = _stored_columns(about, n_columns, None if cells is None else cells.table_kinds, packed=width < n_columns)
+    choices = Choices(
+        _AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.parse_held_out(about)
+    )
     state: LabelState = ModelState(
         task=LABELS,
         layout=Layout(kernel, sites, choices, cells),
         memory=memory,
         vote=vote,
-        columns=columns,
+        columns=_restore_columns(about, n_columns, kinds, packed=row_width < n_columns),
         seed=memory.seed,
-        target_dtype=descriptions.stored_label_dtype(about, memory.labels),
+        target_dtype=descriptions.parse_label_dtype(about, memory.labels),
         store=store,
-        cutting=descriptions.stored_cutting(about),
-        **_stored_progress(about),
+        cutting=descriptions.parse_cutting(about),
+        **_restore_progress(about),
     )
     check_label_parameters(model.settings(), state)
     take_state(model, state)
     return model
 
 
-def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
-    about, arrays = archive.about, dict(archive.arrays)
-    entries = ("checksum", "format", "version", "kind", "class", "params", "n_features_in", "feature_names_in", "seed")
-    optional = ("kept", "types", "zones", descriptions.STALE, "position", "notes")
-    exactly(about, (*entries, "layout", "pinned", "chosen_at", "weighed_at"), optional=optional)
-    model: MemoryRegressor = _unfitted(about, restorer)
-    described, n = field(about, "layout", dict), field(about, "n_features_in", int)
-    exactly(described, ("kinds", "center", "exponent", "last_word", "mean", "base"), optional=("narrowing",))
-    exactly(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
-    is_packed = "narrowing" in described and field(described, "narrowing", dict).get("kinds", "") is None
-    store = _stored_store(about, arrays, 1 if is_packed else n, restorer.key)
+def _take_declared_labels(arrays: dict[str, Array]) -> Ints:
+    """Take the ranks of the labels that were declared before any example had them."""
+    stored = StoredArrays({"declared": arrays.pop("declared", np.empty(0))})
+    declared = stored.ascending("declared")
+    if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
+        raise ValueError("it declares a label that it does not hold")
+    return declared
+
+
+def _restore_memory(
+    memory: Any,
+    arrays: dict[str, Array],
+    archive: Archive,
+    sites: Sites,
+    *,
+    declared: Ints,
+    verify: bool,
+    folder: str,
+) -> None:
+    """Let a memory take its arrays, and map its segments if it has some."""
+    about = archive.about
+    seed = field(about, "seed", int)
+    if "segments" not in about:
+        memory.restore(arrays, sites, seed, declared, trusted=not verify)
+    elif isinstance(memory, InSegments):
+        open_terms = partial(folders.open_segments, folder, about["segments"], sites, verify=verify)
+        restore_in_segments(
+            memory, arrays, sites, seed=seed, declared=declared, open_terms=open_terms
+        )
+    else:
+        raise ValueError("its memory is not of a kind that is stored in segments")
+    if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
+        raise ValueError("its layout is not the one it declares")
+    memory.forgot_unchecked = descriptions.parse_flag(about, descriptions.FORGOT_UNCHECKED)
+
+
+def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
+    about = archive.about
+    arrays = dict(archive.arrays)
+    check_entries(
+        about,
+        (
+            "checksum",
+            "format",
+            "version",
+            "kind",
+            "class",
+            "params",
+            "n_features_in",
+            "feature_names_in",
+            "seed",
+            "layout",
+            "pinned",
+            "chosen_at",
+            "weighed_at",
+        ),
+        optional=("kept", "types", "zones", descriptions.STALE, "position", "notes"),
+    )
+    model: MemoryRegressor = _restore_unfitted(about, restorer)
+    n_columns = field(about, "n_features_in", int)
+    described = field(about, "layout", dict)
+    check_entries(
+        described,
+        ("kinds", "center", "exponent", "last_word", "mean", "base"),
+        optional=("narrowing",),
+    )
+    check_entries(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
+    # Rows of a wide table of numbers only are stored as one value each.
+    is_packed = False
+    if "narrowing" in described:
+        is_packed = field(described, "narrowing", dict).get("kinds", "") is None
+    row_width = 1 if is_packed else n_columns
+    store = _restore_store(about, arrays, row_width, restorer.key)
     if store is not None and store.kept_rows is not store:
         raise ValueError("it keeps something that is not rows")
     stored = StoredArrays(arrays)
     layout = NumberLayout.restored(described, stored.part("layout"))
-    seed, chosen_at, weighed_at = (field(about, name, int) for name in ("seed", "chosen_at", "weighed_at"))
-    if len(layout.table_kinds) != n or abs(seed) >= 2**64 or min(chosen_at, weighed_at) < 0:
+    seed = field(about, "seed", int)
+    weighed_at = field(about, "weighed_at", int)
+    has_impossible_rows = min(field(about, "chosen_at", int), weighed_at) < 0
+    if len(layout.table_kinds) != n_columns or abs(seed) >= 2**64 or has_impossible_rows:
         raise ValueError("its columns, its seed or its numbers of rows are impossible")
     memory = NumberMemory.restored(layout, stored.part("memory"))
     vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
     stored.finish()
     kinds = layout.table_kinds
-    columns = _stored_columns(about, n, None if set(kinds) <= {ColumnKind.NAMES} else kinds, packed=is_packed)
+    if set(kinds) <= {ColumnKind.NAMES}:
+        columns = _restore_columns(about, n_columns, None, packed=is_packed)
+    else:
+        columns = _restore_columns(about, n_columns, kinds, packed=is_packed)
     state: NumberState = ModelState(
         task=NUMBERS,
         layout=layout,
@@ -334,124 +549,176 @@ def _regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
         seed=seed,
         target_dtype=TARGET_DTYPE,
         store=store,
-        **_stored_progress(about),
+        **_restore_progress(about),
     )
     check_number_parameters(model.settings(), state)
     take_state(model, state)
     return model
 
 
-def _unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
-    """Return a model with the class and the parameters of a description."""
+def _restore_unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
+    """Make a model with the class and the parameters of a description."""
     cls = restorer.registry.find(about["kind"], field(about, "class", str))
     params = field(about, "params", dict)
-    exactly(params, *descriptions.stored_parameters(cls))
+    check_entries(params, *descriptions.list_stored_parameters(cls))
     arguments: dict[str, Any] = {}
     for name, value in params.items():
         with descriptions.naming_parameter(name, value):
-            arguments[name] = restorer.parameter(cls, name, value)
+            arguments[name] = restorer.restore_parameter(cls, name, value)
     return cls(**arguments)
 
 
-def _stored_progress(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return when a layout was chosen, whether it is pinned or stale, and the position in what the model follows."""
-    found = {"pinned": field(about, "pinned", bool), "chosen_at": field(about, "chosen_at", int)}
-    position = checked_position(field(about, "position", str)) if "position" in about else None
-    return {**found, "stale": descriptions.stored_flag(about, descriptions.STALE), "position": position}
+def _restore_progress(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return when a layout was chosen, whether it is stale, and the position in what is followed.
+
+    They are arguments of `ModelState`.
+    """
+    position = None
+    if "position" in about:
+        position = checked_position(field(about, "position", str))
+    return {
+        "pinned": field(about, "pinned", bool),
+        "chosen_at": field(about, "chosen_at", int),
+        "stale": descriptions.parse_flag(about, descriptions.STALE),
+        "position": position,
+    }
 
 
-def _stored_columns(about: Mapping[str, Any], n: int, kinds: str | None, *, packed: bool = False) -> ColumnSchema:
-    types = unpacked_types(field(about, "types", str), n) if "types" in about else None
+def _restore_columns(
+    about: Mapping[str, Any], n: int, kinds: str | None, *, packed: bool
+) -> ColumnSchema:
+    types = None
+    if "types" in about:
+        types = unpacked_types(field(about, "types", str), n)
     if packed and types is not None:
-        raise ValueError("the kinds of the columns of a wide table of numbers are not decided by rows")
+        raise ValueError(
+            "the kinds of the columns of a wide table of numbers are not decided by rows"
+        )
     return ColumnSchema(
         n,
-        names=descriptions.stored_feature_names(about, n),
+        names=descriptions.parse_feature_names(about, n),
         kinds=kinds,
         types=types,
-        learnt=None if kinds is None else TokenTypes.of_cells(kinds),
-        zones=descriptions.stored_zones(about, types or ""),
+        learnt=_read_token_types(kinds),
+        zones=descriptions.parse_zones(about, types or ""),
         packed=packed,
     )
 
 
-def _stored_store(about: Mapping[str, Any], arrays: dict[str, Array], h: int, key: bytes | None) -> ModelStore | None:
-    """Return what a file stores of rows or documents, checked, and take its arrays out of `arrays`.
+def _read_token_types(kinds: str | None) -> TokenTypes | None:
+    """Return the types of the tokens of columns of these kinds; None where no column has one."""
+    if kinds is None:
+        return None
+    return TokenTypes.of_cells(kinds)
 
-    It is checked in any case: all of it is read.
+
+def _restore_store(
+    about: Mapping[str, Any], arrays: dict[str, Array], h: int, key: bytes | None
+) -> ModelStore | None:
+    """Take what a file stores of rows or documents out of `arrays`.
+
+    It is checked also where `load` does not verify: all of it is read in any case.
     """
     if "kept" not in about:
         return None
-    with taken_part(arrays, "kept") as stored:
+    with take_part(arrays, "kept") as stored:
         return _empty_store(field(about, "kept", dict), h, key).restore(stored)
 
 
 def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> ModelStore:
     """Return an empty store of a description; `key` is the secret key of the file."""
-    kind, seed = field(described, "of", str), field(described, "seed", int)
+    kind = field(described, "of", str)
+    seed = field(described, "seed", int)
     if kind not in ("rows", "documents", "digests"):
         raise ValueError("it keeps something that is neither rows nor documents nor digests")
     if abs(seed) >= 2**64:
         raise ValueError("what it keeps has an impossible seed")
     if kind == "digests":
-        exactly(described, ("of", "seed", "key", "kept"))
-        beside = field(described, "kept", dict, type(None))
-        kept = None if beside is None else _empty_store(beside, h, key).kept
-        return DigestStore(h, seed, None if described["key"] is None else key, beside=kept)
-    has_values = kind == "rows" and h == 1
-    exactly(described, ("of", "seed", "most", "threshold"), optional=("most_values",) if has_values else ())
-    most, threshold = (field(described, name, int) for name in ("most", "threshold"))
-    if not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
+        return _empty_digest_store(described, h, seed, key)
+    # Only rows of one value have a budget of values.
+    optional: tuple[str, ...] = ()
+    if kind == "rows" and h == 1:
+        optional = ("most_values",)
+    check_entries(described, ("of", "seed", "most", "threshold"), optional=optional)
+    most_rows = field(described, "most", int)
+    threshold = field(described, "threshold", int)
+    if not 1 <= most_rows < 2**53 or not 0 <= threshold <= EVERYTHING:
         raise ValueError("what it keeps has an impossible size or threshold")
     if kind == "documents":
-        return KeptDocuments.empty(h, seed, most, threshold)
-    empty = KeptRows.empty(h, seed, most, threshold)
+        return KeptDocuments.empty(h, seed, most_rows, threshold)
+    store = KeptRows.empty(h, seed, most_rows, threshold)
     if "most_values" not in described:
-        return empty
+        return store
     most_values = field(described, "most_values", int)
     if not 1 <= most_values < 2**53:
         raise ValueError("what it keeps has an impossible size")
-    return replace(empty, most_values=most_values)
+    return replace(store, most_values=most_values)
 
 
-def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
+def _empty_digest_store(
+    described: Mapping[str, Any], h: int, seed: int, key: bytes | None
+) -> DigestStore:
+    """Return an empty store of digests, and of the rows or documents beside them."""
+    check_entries(described, ("of", "seed", "key", "kept"))
+    described_rows = field(described, "kept", dict, type(None))
+    rows = None
+    if described_rows is not None:
+        rows = _empty_store(described_rows, h, key).kept
+    if described["key"] is None:
+        key = None
+    return DigestStore(h, seed, key, beside=rows)
+
+
+def _restore_predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    optional = (*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY, "zones")
-    exactly(about, (*_START, "description", "vote", "missing"), optional=optional)
+    check_entries(
+        about,
+        (*_START, "description", "vote", "missing"),
+        optional=(*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY, "zones"),
+    )
     missing = field(about, "missing", str)
     check_missing_rule(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     arrays = dict(archive.arrays)
-    cells = descriptions.stored_cells(about, arrays)
-    vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about, cells)
-    with taken_part(arrays, "vote", trusted=not verify) as fitted:
-        vote.restore(fitted, sites)
+    cells = descriptions.parse_cells(about, arrays)
+    vote = restorer.restore_part("vote", about["vote"])
+    sites = descriptions.parse_sites(about, cells)
+    with take_part(arrays, "vote", trusted=not verify) as vote_arrays:
+        vote.restore(vote_arrays, sites)
     stored = StoredArrays(arrays, trusted=not verify)
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.from_packed(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
-    compiled.forgot_unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
+    compiled.forgot_unchecked = descriptions.parse_flag(about, descriptions.FORGOT_UNCHECKED)
     return Predictor(
         compiled,
-        descriptions.stored_label_dtype(about, frame.labels),
+        descriptions.parse_label_dtype(about, frame.labels),
         sites,
         vote,
-        form=_stored_form(about, missing, cells),
-        cutting=descriptions.stored_cutting(about),
+        form=_restore_form(about, missing, cells),
+        cutting=descriptions.parse_cutting(about),
         cells=cells,
     )
 
 
-def _stored_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -> QuestionForm:
-    """Return how the predictor of a description reads questions, checked."""
+def _restore_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -> QuestionForm:
+    """Return how the predictor of a description reads questions."""
     n = field(about, "n_features_in", int)
-    kinds = None if cells is None else cells.table_kinds
+    names = None
+    if "feature_names_in" in about:
+        names = descriptions.parse_feature_names(about, n)
+    kinds = None
+    is_packed = False
+    if cells is not None:
+        kinds = cells.table_kinds
+        is_packed = cells.narrowing is not None and cells.narrowing.packed
     columns = ColumnSchema(
         n,
-        names=descriptions.stored_feature_names(about, n) if "feature_names_in" in about else None,
+        names=names,
         kinds=kinds,
-        learnt=None if kinds is None else TokenTypes.of_cells(kinds),
-        zones=descriptions.stored_zones(about, kinds or ""),
-        packed=cells is not None and cells.narrowing is not None and cells.narrowing.packed,
+        learnt=_read_token_types(kinds),
+        zones=descriptions.parse_zones(about, kinds or ""),
+        packed=is_packed,
     )
-    return QuestionForm(columns, missing, reads_tables=not descriptions.stored_flag(about, NAMES_ONLY))
+    reads_tables = not descriptions.parse_flag(about, NAMES_ONLY)
+    return QuestionForm(columns, missing, reads_tables=reads_tables)

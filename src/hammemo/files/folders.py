@@ -1,17 +1,18 @@
-r"""A model in segments: a folder with a head and files of segments, for tables that are larger than memory.
+r"""A model in segments: a folder with a head and files of segments, for tables larger than memory.
 
-- ``head.safetensors`` is a model file (:mod:`hammemo.files.models`) with all of the model but its rows of counts:
-  sites, labels and how many examples they have, vote, parameters; and the list of the segments, each with its size and
-  hashes.
-- ``segment-….safetensors`` are segments of the table, cut by ranges of keys (:mod:`hammemo.files.segment_files`).
-- ``edits-….safetensors`` are what was learnt, and what was removed, since the table was cut.
+- ``head.safetensors`` is a model file (:mod:`hammemo.files.models`) with all of the model but its
+  rows of counts: sites, labels and how many examples they have, vote, parameters; and the list of
+  the segments, each with its size and hashes.
+- ``segment-….safetensors`` are segments of the table, cut by ranges of keys
+  (:mod:`hammemo.files.segment_files`).
+- ``edits-….safetensors`` are what was learned, and what was removed, since the table was cut.
 
-The folder changes when its head is replaced, which is atomic; segments that the new head does not name are deleted
-after that. So a process that dies leaves the model before or the model after, and perhaps files that the next change
-deletes. A segment never changes: a changed one has another name. So a process that has read a head and misses a segment
-reads the head again, which has changed since; a segment that it has opened stays readable after it is deleted. The name
-of a range says from what it is made, so that one which was made before, by a process that died, is used if its checksum
-is right.
+The folder changes when its head is replaced, which is atomic; segments that the new head does not
+name are deleted after that. So a process that dies leaves the old or the new model, and perhaps
+files that the next change deletes. A segment never changes: a changed one has another name. So a
+process that has read a head and misses a segment reads the head again, which has changed since; a
+segment that it has opened stays readable after it is deleted. The name of the file of a range says
+from what it was made. So a file that a dead process has made is used, if its checksum is right.
 
 The lock of a folder is that of its head.
 """
@@ -29,10 +30,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.files import segment_files
-from hammemo.files.archive import FileError, refuse_folder, stated_checksum
+from hammemo.files.archive import FileError, read_stated_checksum, refuse_folder
 from hammemo.files.atomic import replacement
-from hammemo.files.segment_files import SegmentFacts, open_segment, right_segment, segment_names, write_segment
+from hammemo.files.remote import find_remote
+from hammemo.files.segment_files import (
+    SegmentFacts,
+    compute_checksum,
+    open_segment,
+    read_right_segment,
+    segment_names,
+    write_segment,
+)
 from hammemo.memories.exact import CountTable, Segment, SignedSegment, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts, read_empties
 
@@ -42,132 +50,174 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Ints
     from hammemo.kernels.sites import Sites
+    from hammemo.tokens.vocabulary import Token
 
 HEAD: Final = "head.safetensors"
+"""The file of a folder with all of a model but its rows of counts."""
+
 DEFAULT_SEGMENT_BYTES: Final = 2**28
 """Bytes of a segment, about, where no number of segments is given."""
 
 MAX_HEAD_READS: Final = 1000
-"""How often a head is read again by a process that reads a folder, while others replace it and delete segments."""
+"""How often a process that reads a folder reads its head again, while others replace it and delete
+segments."""
 
 
-def head_of(path: str | os.PathLike[str]) -> str:
-    """Return the file that holds a model: the path itself or, of a folder that has one, its head."""
+def find_head(path: str | os.PathLike[str]) -> str:
+    """Return the file that holds a model: the path, or the head of a folder that has one."""
     text = os.fspath(path)
     head = os.path.join(text, HEAD)
     refuse_folder(head)
-    return head if os.path.isfile(head) else text
+    if os.path.isfile(head):
+        return head
+    return text
 
 
-def write_segments(table: SignedSum, folder: str, segments: int | None = None) -> SignedSum:
-    """Return the same table with all its segments in a folder: others are copied there, and edits get two of their own.
+def write_segments(table: SignedSum, folder: str, n_segments: int | None = None) -> SignedSum:
+    """Return the same table with all its segments in a folder.
 
-    With `segments`, or where no segment lies in a file yet, the table is cut again into this many ranges.
+    Segments of other folders are copied, and what was learned or removed since gets two files of
+    its own. With `n_segments`, or where no segment lies in a file yet, the table is cut again into
+    this many ranges.
     """
-    if segments is not None or not any(not facts.edits for facts in facts_of(table)):
-        return cut(table, folder, segments)
-    held = table.all_segments.segments
-    files = [_moved(signed, folder, table.sites) for signed in held if not _is_edit(signed)]
-    for sign in (1, -1):
-        edits = [signed.segment for signed in held if signed.sign == sign and _is_edit(signed)]
-        if edits:
-            path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
-            arrays = table_arrays(_added_up(table.sites, edits))
+    if n_segments is not None or all(facts.edits for facts in list_facts(table)):
+        return cut(table, folder, n_segments)
+    edits = [signed for signed in table.all_segments.segments if _is_edit(signed)]
+    files = [
+        _move_segment(signed, folder, table.sites)
+        for signed in table.all_segments.segments
+        if not _is_edit(signed)
+    ]
+    for sign, name in ((1, "edits-added-*.safetensors"), (-1, "edits-removed-*.safetensors")):
+        segments = [signed.segment for signed in edits if signed.sign == sign]
+        if segments:
+            arrays = table_arrays(_add_up(table.sites, segments))
+            path = os.path.join(folder, name)
             facts = write_segment(path, arrays, sign=sign, edits=True, by_checksum=True)
-            files.append(opened(folder, facts, table.sites))
-    return _of_files(table, files)
+            files.append(open_signed(folder, facts, table.sites))
+    return _replace_segments(table, files)
 
 
 def _is_edit(signed: SignedSegment) -> bool:
-    """Return whether a segment holds what was learnt or removed since: in memory, or in a file of edits."""
+    """Return whether a segment was learned or removed since: in memory, or in a file of edits."""
     return signed.about is None or signed.about[1].edits
 
 
-def _of_files(table: SignedSum, files: Sequence[SignedSegment]) -> SignedSum:
-    """Return the same table, which these files make up."""
-    return SignedSum.from_segments(table.sites, files, table.label_counts, table.empties)
+def _replace_segments(table: SignedSum, segments: Sequence[SignedSegment]) -> SignedSum:
+    """Return the same table, made of these segments."""
+    return SignedSum.from_segments(table.sites, segments, table.label_counts, table.empties)
 
 
 def cut(
-    table: SignedSum, folder: str, segments: int | None = None, on_progress: Callable[[int, int], None] | None = None
+    table: SignedSum,
+    folder: str,
+    n_segments: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> SignedSum:
-    """Return the same table cut into disjoint ranges in a folder, one at a time; without `segments`, where it was cut.
+    """Return the same table, cut into disjoint ranges in a folder, one range at a time.
 
-    A range in which nothing was changed keeps its file.
+    Without `n_segments` it is cut where it was cut before. A range in which nothing changed keeps
+    its file.
     """
-    edges = even_edges(table, segments) if segments is not None else _present_edges(table, folder)
-    job = job_name(facts_of(table), [table.vocabulary.at(edge) for edge in edges[:-1].tolist()], table)
-    files, ranges = [], list(pairwise(edges.tolist()))
+    if n_segments is None:
+        edges = _find_present_edges(table, folder)
+    else:
+        edges = choose_even_edges(table, n_segments)
+    job = _name_job(table, [table.vocabulary.at(edge) for edge in edges[:-1].tolist()])
+    ranges = list(pairwise(edges.tolist()))
+    segments = []
     for number, (first, stop) in enumerate(ranges):
         if on_progress is not None:
             on_progress(number, len(ranges))
-        same = _unchanged(table, first, stop)
-        if same is not None and _lies_in(same, folder):
-            files.append(same)
+        unchanged = _find_unchanged_segment(table, first, stop)
+        if unchanged is not None and _lies_in(unchanged, folder):
+            segments.append(unchanged)
             continue
         name = f"segment-{job}-{number:06d}.safetensors"
-        facts = right_segment(folder, name)
+        facts = read_right_segment(folder, name)
         if facts is None:
             facts = write_segment(os.path.join(folder, name), table.range_arrays(first, stop))
         if facts.rows:
-            files.append(opened(folder, facts, table.sites))
+            segments.append(open_signed(folder, facts, table.sites))
     if on_progress is not None:
         on_progress(len(ranges), len(ranges))
-    return _of_files(table, files)
+    return _replace_segments(table, segments)
 
 
-def _unchanged(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
-    """Return the segment in a file that has exactly the rows of a range, if no other segment has a row there."""
+def _find_unchanged_segment(table: SignedSum, first: int, stop: int) -> SignedSegment | None:
+    """Return the segment in a file that has exactly the rows of a range; None if others have some.
+
+    A range that has one segment is unchanged if this segment ends within it, nothing of it was
+    removed, and it is added to the table, not subtracted.
+    """
     sites = range(len(table.sites.positions))
-    found = [
+    in_range = [
         (signed, view)
         for signed, view in zip(table.all_segments.segments, table.views, strict=True)
-        if view.meets(first, stop) and any(len(view.rows_between(k, first, stop).tuples) for k in sites)
+        if view.meets(first, stop)
+        and any(len(view.rows_between(k, first, stop).tuples) for k in sites)
     ]
-    if len(found) != 1:
+    if len(in_range) != 1:
         return None
-    signed, view = found[0]
-    inside = view.ends is not None and first <= view.ends[0] and view.ends[1] < stop
-    return signed if inside and view.lost is None and signed.sign > 0 and not _is_edit(signed) else None
+    signed, view = in_range[0]
+    is_within = view.ends is not None and first <= view.ends[0] and view.ends[1] < stop
+    if is_within and view.lost is None and signed.sign > 0 and not _is_edit(signed):
+        return signed
+    return None
 
 
-def _present_edges(table: SignedSum, folder: str) -> Ints:
-    """Return where the table is cut now; where segments of several tables overlap, as many new cuts as are here."""
-    held = zip(table.views, table.all_segments.segments, strict=True)
-    ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
+def _find_present_edges(table: SignedSum, folder: str) -> Ints:
+    """Return where the table is cut now.
+
+    Where segments of several tables overlap, return as many even cuts as the folder has segments.
+    """
+    segments = table.all_segments.segments
+    ends = sorted(
+        view.ends
+        for view, signed in zip(table.views, segments, strict=True)
+        if not _is_edit(signed) and view.ends is not None
+    )
     if any(before[1] >= after[0] for before, after in pairwise(ends)):
-        own = sum(not _is_edit(signed) and _lies_in(signed, folder) for signed in table.all_segments.segments)
-        return even_edges(table, own or None)
+        n_in_folder = sum(not _is_edit(signed) and _lies_in(signed, folder) for signed in segments)
+        return choose_even_edges(table, n_in_folder or None)
     if not ends:
-        return even_edges(table, None)
+        return choose_even_edges(table, None)
     return np.unique([0, len(table.vocabulary), *(first for first, _ in ends[1:])])
 
 
-def even_edges(table: SignedSum, segments: int | None) -> Ints:
-    """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
-    n = len(table.vocabulary)
-    weights = np.zeros(max(n, 1))
+def choose_even_edges(table: SignedSum, n_segments: int | None) -> Ints:
+    """Choose ranks of first tokens that cut the keys into ranges of about as many entries.
+
+    The two ends are among them.
+    """
+    n_tokens = len(table.vocabulary)
+    entry_counts = np.zeros(max(n_tokens, 1))  # of the rows that begin with each token
     for view in table.views:
         for k in range(len(table.sites.positions)):
-            ranks, own = view.segment.first_tokens(k)
-            np.add.at(weights, view.tokens[ranks], own)
-    if segments is None:
-        segments = max(1, -(-table.nbytes // DEFAULT_SEGMENT_BYTES))
-    before = np.cumsum(weights) - weights
-    goals = weights.sum() * np.arange(1, segments) / segments
-    return np.unique([0, n, *np.minimum(np.searchsorted(before, goals), n).tolist()])
+            ranks, counts = view.segment.first_tokens(k)
+            np.add.at(entry_counts, view.tokens[ranks], counts)
+    if n_segments is None:
+        n_segments = max(1, -(-table.nbytes // DEFAULT_SEGMENT_BYTES))
+    entries_before = np.cumsum(entry_counts) - entry_counts
+    goals = entry_counts.sum() * np.arange(1, n_segments) / n_segments
+    cuts = np.minimum(np.searchsorted(entries_before, goals), n_tokens)
+    return np.unique([0, n_tokens, *cuts.tolist()])
 
 
-def job_name(facts: Sequence[SegmentFacts], cuts: Sequence[Any], table: SignedSum | None = None) -> str:
-    """Return a name for what is made of these segments, cut at these tokens."""
-    held = [] if table is None else [one for one in table.all_segments.segments if one.about is None]
-    on_top = [[_digest(one.segment) for one in held if one.sign == sign] for sign in (1, -1)]
-    told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+def _name_job(table: SignedSum, cuts: Sequence[Token]) -> str:
+    """Return a name for what is made of the segments of a table, cut at these tokens."""
+    in_files = [[facts.checksum, facts.sign] for facts in list_facts(table)]
+    in_memory = [signed for signed in table.all_segments.segments if signed.about is None]
+    edits = [
+        [_hash_segment(signed.segment) for signed in in_memory if signed.sign == sign]
+        for sign in (1, -1)
+    ]
+    text = json.dumps([in_files, list(cuts), edits])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _digest(segment: Segment) -> str:
-    """Return a hash of a segment in memory; the names of files are made of it."""
+def _hash_segment(segment: Segment) -> str:
+    """Return a hash of a segment in memory; the names of files depend on it."""
     digest = hashlib.blake2b(digest_size=16)
     for name, array in sorted(segment.arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -175,86 +225,107 @@ def _digest(segment: Segment) -> str:
     return digest.hexdigest()
 
 
-def opened(folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True) -> SignedSegment:
-    """Return a segment of a folder."""
-    return SignedSegment(open_segment(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
+def open_signed(
+    folder: str, facts: SegmentFacts, sites: Sites, *, verify: bool = True
+) -> SignedSegment:
+    """Map a segment of a folder."""
+    segment = open_segment(folder, facts, sites, verify=verify)
+    return SignedSegment(segment, facts.sign, (folder, facts))
 
 
-def facts_of(table: SignedSum) -> list[SegmentFacts]:
-    """Return what is known of the segments in files."""
-    held = [signed for signed in table.all_segments.segments if signed.about is not None]
-    return [replace(signed.about[1], sign=signed.sign) for signed in held]
+def list_facts(table: SignedSum) -> list[SegmentFacts]:
+    """Return the facts of the segments in files."""
+    return [
+        replace(signed.about[1], sign=signed.sign)
+        for signed in table.all_segments.segments
+        if signed.about is not None
+    ]
 
 
 def _lies_in(signed: SignedSegment, folder: str) -> bool:
     return os.path.realpath(str(signed.about[0])) == os.path.realpath(folder)
 
 
-def _moved(signed: SignedSegment, folder: str, sites: Sites) -> SignedSegment:
+def _move_segment(signed: SignedSegment, folder: str, sites: Sites) -> SignedSegment:
     """Return a segment that lies in this folder: the same, or a copy."""
     home, facts = signed.about
     facts = replace(facts, sign=signed.sign)
     if _lies_in(signed, folder):
         return SignedSegment(signed.segment, signed.sign, (folder, facts))
-    source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
+    source_name = facts.name
+    target = os.path.join(folder, source_name)
     refuse_folder(target)
-    is_there = os.path.exists(target)
-    if is_there and segment_files.streamed_checksum(target) != facts.checksum:  # of another model, with this name
+    if os.path.exists(target) and compute_checksum(target) != facts.checksum:
+        # The file in the folder is a segment of another model with the same name.
         facts = replace(facts, name=f"segment-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
-    if os.path.exists(target):  # the same segment: a table may be added twice, or added and subtracted
-        return opened(folder, facts, sites)
+    if os.path.exists(target):
+        # It is the same segment: a table may be added twice, or added and subtracted.
+        return open_signed(folder, facts, sites)
     with replacement(target) as temporary:
-        remote = segment_files.source_of(home)
+        source = os.path.join(home, source_name)
+        remote = find_remote(home)
         if remote is None:
             shutil.copyfile(source, temporary)
         else:
-            remote.copy(facts.name, temporary)  # the file here has holes
-        if segment_files.streamed_checksum(temporary) != facts.checksum:
-            raise FileError(f"{source} is damaged: its checksum is not that of its contents. Use another copy of it.")
-    return opened(folder, facts, sites)
+            remote.copy(source_name, temporary)  # the file in the cache has holes
+        if compute_checksum(temporary) != facts.checksum:
+            raise FileError(
+                f"{source} is damaged: its checksum is not that of its contents. Use another copy "
+                "of it."
+            )
+    return open_signed(folder, facts, sites)
 
 
-def _added_up(sites: Sites, segments: Sequence[Segment]) -> CountTable:
-    """Return one table with the counts of whole tables that are kept as segments."""
-    counts = reduce(LabelCounts.plus, [segment.label_counts for segment in segments])
-    none = (LabelCounts(),) * len(sites.positions)
-    bare = SignedSum.from_segments(sites, [SignedSegment(segment, 1) for segment in segments], counts, none)
-    return replace(bare.total, label_counts=counts)
+def _add_up(sites: Sites, segments: Sequence[Segment]) -> CountTable:
+    """Return one table with the counts of complete tables that are stored as segments."""
+    label_counts = reduce(LabelCounts.plus, [segment.label_counts for segment in segments])
+    empties = (LabelCounts(),) * len(sites.positions)
+    signed = [SignedSegment(segment, 1) for segment in segments]
+    table = SignedSum.from_segments(sites, signed, label_counts, empties)
+    return replace(table.total, label_counts=label_counts)
 
 
-def stored_segments(
-    folder: str, described: Any, sites: Sites, all_labels: LabelCounts, stored: StoredArrays, *, verify: bool
+def open_segments(
+    folder: str,
+    described: Any,
+    sites: Sites,
+    all_labels: LabelCounts,
+    stored: StoredArrays,
+    *,
+    verify: bool,
 ) -> SignedSum:
-    """Return the table that a head describes, its segments mapped; each is compared with what the head says of it.
+    """Map the segments that a head describes; each is compared with what the head says of it.
 
-    `stored` has what `empty_arrays` gave.
+    `stored` has the arrays of `empty_arrays`.
     """
     if not isinstance(described, list):
         raise ValueError("its segments are not a list")
-    facts = [SegmentFacts.of(one) for one in described]
+    facts = [SegmentFacts.from_json(entry) for entry in described]
     empties = read_empties(stored, all_labels, len(sites.positions))
-    files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
-    return SignedSum.from_segments(sites, files, all_labels.positive(), empties)
+    segments = tuple(open_signed(folder, segment, sites, verify=verify) for segment in facts)
+    return SignedSum.from_segments(sites, segments, all_labels.positive(), empties)
 
 
 def delete_others(folder: str, table: SignedSum) -> None:
     """Delete the segments in a folder that its head no longer names."""
-    named = {facts.name for facts in facts_of(table)}
+    names = {facts.name for facts in list_facts(table)}
     for name in segment_names(folder):
         path = os.path.join(folder, name)
-        if name not in named and (os.path.islink(path) or not os.path.isdir(path)):
+        if name not in names and (os.path.islink(path) or not os.path.isdir(path)):
             os.unlink(path)
 
 
-def wrong_segments(folder: str, described: Any) -> list[str]:
-    """Return the names of segments that are missing, or whose checksum is not that of their contents."""
+def find_wrong_segments(folder: str, described: Any) -> list[str]:
+    """Return the names of segments that are missing or damaged: with another checksum."""
 
     def is_right(facts: SegmentFacts) -> bool:
         path = os.path.join(folder, facts.name)
         try:
-            return segment_files.streamed_checksum(path) == facts.checksum == stated_checksum(path)
+            checksum = compute_checksum(path)
         except OSError:
             return False
+        return checksum == facts.checksum == read_stated_checksum(path)
 
-    return [facts.name for facts in map(SegmentFacts.of, described) if not is_right(facts)]
+    facts = [SegmentFacts.from_json(entry) for entry in described]
+    return [segment.name for segment in facts if not is_right(segment)]

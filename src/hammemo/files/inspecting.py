@@ -10,7 +10,7 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, refusing, stated_checksum
+from hammemo.files.archive import Archive, read_stated_checksum, refusing
 from hammemo.files.descriptions import field
 from hammemo.files.registry import PARTS
 from hammemo.files.segment_files import SegmentFacts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file says about itself, and whether its checksum is right; the model is not restored.
+    """Return what a file says about itself and whether its checksum is right, without loading it.
 
     Examples
     --------
@@ -33,42 +33,58 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     >>> from hammemo.memories import Exact
     >>> from hammemo.files import inspect
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")
+    ...     clf = MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"])
+    ...     save(clf, Path(folder) / "model.safetensors")
     ...     facts = inspect(Path(folder) / "model.safetensors")
     >>> facts["kind"], facts["memory"], facts["labels"], facts["examples"], facts["checksum_ok"]
     ('classifier', 'Exact()', 2, 2, True)
     """
-    found = _inspected(path)
+    facts = _inspect_once(path)
     for _ in range(folders.MAX_HEAD_READS):
-        if not found.get("wrong_segments") or stated_checksum(folders.head_of(path)) == found["checksum"]:
+        if not facts.get("wrong_segments"):
             break
-        found = _inspected(path)  # another process changed the folder: segments of the head before are gone
-    return found
+        if read_stated_checksum(folders.find_head(path)) == facts["checksum"]:
+            break
+        # Another process replaced the head, and deleted segments that only the old head names.
+        facts = _inspect_once(path)
+    return facts
 
 
-def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _inspect_once(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what `inspect` does, of a folder that does not change meanwhile."""
     with refusing(path):
-        head = folders.head_of(path)
+        head = folders.find_head(path)
         archive = Archive(head, verify=False)
         about = archive.about
         groups: Counter[str] = Counter()
         for array_name, array in sorted(archive.arrays.items()):
             groups[array_name.split(".")[0]] += array.nbytes
-        found = {entry: about.get(entry) for entry in ("format", "version", "kind", "class")}
-        found["context_length"] = about.get("n_features_in")
-        found |= _inspected_memory(about, StoredArrays(archive.arrays, trusted=True))
-        columns = field({"feature_names_in": None, **about}, "feature_names_in", list, type(None))
-        found |= {"seed": about.get("seed"), "columns": columns, "notes": descriptions.stored_notes(about)}
-        unchecked = descriptions.stored_flag(about, descriptions.FORGOT_UNCHECKED)
-        found |= {"needs_key": descriptions.stored_digest(about) is not None, "forgot_unchecked": unchecked}
-        found |= {"fingerprint": about.get("fingerprint"), **_inspected_rows(about, archive.arrays)}
-        found |= {"bytes": {"file": len(archive.data), **groups}, **_inspected_segments(os.path.dirname(head), about)}
-        return {**found, "checksum": archive.checksum, "checksum_ok": archive.checksum == archive.digest()}
+        columns = None
+        if "feature_names_in" in about:
+            columns = field(about, "feature_names_in", list, type(None))
+        return {
+            "format": about.get("format"),
+            "version": about.get("version"),
+            "kind": about.get("kind"),
+            "class": about.get("class"),
+            "context_length": about.get("n_features_in"),
+            **_inspect_memory(about, StoredArrays(archive.arrays, trusted=True)),
+            "seed": about.get("seed"),
+            "columns": columns,
+            "notes": descriptions.parse_notes(about),
+            "needs_key": descriptions.parse_key_digest(about) is not None,
+            "forgot_unchecked": descriptions.parse_flag(about, descriptions.FORGOT_UNCHECKED),
+            "fingerprint": about.get("fingerprint"),
+            **_inspect_rows(about, archive.arrays),
+            "bytes": {"file": len(archive.data), **groups},
+            **_inspect_segments(os.path.dirname(head), about),
+            "checksum": archive.checksum,
+            "checksum_ok": archive.checksum == archive.digest(),
+        }
 
 
-def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[str, Any]:
-    """Return how many examples are held and, for labels, by which parts."""
+def _inspect_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[str, Any]:
+    """Return how many examples are stored and, for labels, by which parts."""
     if about.get("kind") == "regressor":
         sizes = stored.part("memory").take("sizes", "uint64", (None,))
         if not len(sizes):
@@ -78,10 +94,15 @@ def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[st
     counts = stored.whole_numbers("label_counts", (None,), below=2**53)
     if counts.sum(dtype=np.float64) >= 2**53:
         raise ValueError("its labels have 2^53 examples or more together")
-    is_classifier = about.get("kind") == "classifier"
-    fitted: Mapping[str, Any] = field(about, "fitted", dict) if is_classifier else {"vote": about.get("vote")}
+    described_parts: Mapping[str, Any] = {"vote": about.get("vote")}  # of a predictor
+    if about.get("kind") == "classifier":
+        described_parts = field(about, "fitted", dict)
     return {
-        **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
+        **{
+            kind: descriptions.format_part(described_parts[kind])
+            for kind in PARTS
+            if kind in described_parts
+        },
         "sites": len(field(field(about, "sites", dict), "positions", list)),
         "labels": len(counts),
         "examples": int(counts.sum(dtype=np.uint64)),
@@ -89,24 +110,36 @@ def _inspected_memory(about: Mapping[str, Any], stored: StoredArrays) -> dict[st
     }
 
 
-def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return how many rows or documents a model keeps in plain text, whether these are all, and if it needs a refit."""
+def _inspect_rows(about: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return how many rows or documents a model keeps in plain text, and if it needs a refit."""
     if about.get("kind") not in ("classifier", "regressor"):
         return {}
-    kept, digests = field({"kept": {}, **about}, "kept", dict), None
-    if kept.get("of") == "digests":
-        kept, digests = kept.get("kept") or {}, len(arrays.get("kept.digest_counts", ()))
-    keeps_all = kept.get("threshold") == EVERYTHING and not len(arrays.get("kept.long_words", ()))
-    stale = descriptions.stored_flag(about, descriptions.STALE)
-    kept_rows = len(arrays.get("kept.counts", ()))
-    return {"kept_rows": kept_rows, "keeps_all": keeps_all, "digests": digests, "stale": stale}
+    store: Mapping[str, Any] = {}
+    n_digests = None
+    if "kept" in about:
+        store = field(about, "kept", dict)
+    if store.get("of") == "digests":
+        n_digests = len(arrays.get("kept.digest_counts", ()))
+        store = store.get("kept") or {}
+    has_long_words = len(arrays.get("kept.long_words", ())) > 0
+    return {
+        "kept_rows": len(arrays.get("kept.counts", ())),
+        "keeps_all": store.get("threshold") == EVERYTHING and not has_long_words,
+        "digests": n_digests,
+        "stale": descriptions.parse_flag(about, descriptions.STALE),
+    }
 
 
-def _inspected_segments(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the head of a folder says of its segments, and which of them are damaged or missing."""
+def _inspect_segments(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a head says of its segments, and which of them are damaged or missing."""
     if "segments" not in about:
         return {}
-    facts = [SegmentFacts.of(one) for one in field(about, "segments", list)]
-    totals = {f"segment_{name}": sum(getattr(one, name) for one in facts) for name in ("bytes", "rows", "entries")}
-    wrong = folders.wrong_segments(folder, about["segments"])
-    return {"segments": len(facts), "edits": sum(one.edits for one in facts), **totals, "wrong_segments": wrong}
+    facts = [SegmentFacts.from_json(described) for described in field(about, "segments", list)]
+    return {
+        "segments": len(facts),
+        "edits": sum(segment.edits for segment in facts),
+        "segment_bytes": sum(segment.bytes for segment in facts),
+        "segment_rows": sum(segment.rows for segment in facts),
+        "segment_entries": sum(segment.entries for segment in facts),
+        "wrong_segments": folders.find_wrong_segments(folder, about["segments"]),
+    }

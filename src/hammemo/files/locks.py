@@ -1,10 +1,11 @@
-"""Locks of model files: a process that changes a file has it alone, from reading it to replacing it.
+"""Locks of model files: one process at a time changes a file, from reading it to replacing it.
 
-The lock of a file is another file beside it, the name of which has ``.lock`` at the end. The operating system holds the
-lock for a process and frees it when that process ends, however it ends. The lock file itself stays for ever: if it
-were deleted, one process could hold the lock of the deleted file and another the lock of a new one. It says who had the
-lock last: process, host and time. A thread that has a lock may take it again. Reading needs no lock, because files are
-replaced whole (:mod:`hammemo.files.atomic`).
+The lock of a file is another file beside it, the name of which has ``.lock`` at the end. The
+operating system holds the lock for a process and frees it when that process ends, however it ends.
+The lock file itself stays for ever: if it were deleted, one process could hold the lock of the
+deleted file and another the lock of a new one. It says who had the lock last: process, host and
+time. A thread that has a lock may take it again. Reading needs no lock, because files are replaced
+whole (:mod:`hammemo.files.atomic`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from filelock import FileLock, Timeout
 
 from hammemo.files.archive import FileError
-from hammemo.files.atomic import checked_target
+from hammemo.files.atomic import resolve_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,9 @@ class LockedError(FileError):
 
 @contextmanager
 def locked(
-    path: str | os.PathLike[str], wait: float | None = None, tell: Callable[[str], None] | None = None
+    path: str | os.PathLike[str],
+    wait: float | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
     """Hold the lock of a file for the time of the block.
 
@@ -59,22 +62,29 @@ def locked(
     """
     refuse_object_storage(path)
     if wait is not None and not wait >= 0:
-        raise ValueError(f"wait={wait!r}: the time to wait for another process is zero seconds or more.")
-    name = f"{checked_target(path)}.lock"
+        raise ValueError(
+            f"wait={wait!r}: the time to wait for another process is zero seconds or more."
+        )
+    name = f"{resolve_target(path)}.lock"
     # One object for all who lock this file, so that a thread that has the lock may take it again.
     lock = FileLock(name, is_singleton=True, preserve_lock_file=True, on_acquired=_write_holder)
+    first_wait = PATIENCE
+    second_wait = -1.0  # without end
+    if wait is not None:
+        first_wait = min(wait, PATIENCE)
+        second_wait = max(wait - PATIENCE, 0)
     try:
-        lock.acquire(timeout=PATIENCE if wait is None else min(wait, PATIENCE))
+        lock.acquire(timeout=first_wait)
     except Timeout:
-        holder = _holder(name)
-        if tell is not None and (wait is None or wait > PATIENCE):
-            tell(f"Waiting for {holder}, which has {os.fspath(path)} locked.")
+        if tell is not None and second_wait != 0:
+            tell(f"Waiting for {_describe_holder(name)}, which has {os.fspath(path)} locked.")
         try:
-            lock.acquire(timeout=-1 if wait is None else max(wait - PATIENCE, 0))
+            lock.acquire(timeout=second_wait)
         except Timeout:
             raise LockedError(
-                f"{os.fspath(path)} is locked by {_holder(name)}, and was not free after {wait:g} seconds: nothing "
-                "was changed. Try again when that process has ended, or set wait= to more seconds."
+                f"{os.fspath(path)} is locked by {_describe_holder(name)}, and was not free after "
+                f"{wait:g} seconds: nothing was changed. Try again when that process has ended, or "
+                "set wait= to more seconds."
             ) from None
     try:
         yield
@@ -83,13 +93,14 @@ def locked(
 
 
 Held: TypeAlias = FileLock
-"""A lock that is held until `release`, which any thread may call; it does no harm to say so twice."""
+"""A lock that is held until `release`, which any thread may call, also twice."""
 
 
 def take(path: str | os.PathLike[str]) -> Held:
-    """Take the lock of a file for longer than a block, at once; `LockedError` names the process that has it.
+    """Take the lock of a file for longer than a block, without waiting.
 
-    Unlike `locked` it is refused to a thread of this process that has it already.
+    `LockedError` names the process that has it. Unlike `locked`, this refuses a lock to a thread of
+    this process that has it already.
 
     Examples
     --------
@@ -105,37 +116,44 @@ def take(path: str | os.PathLike[str]) -> Held:
     ...     held.release()
     True
     """
-    name = f"{checked_target(path)}.lock"
+    name = f"{resolve_target(path)}.lock"
     lock = FileLock(name, thread_local=False, preserve_lock_file=True, on_acquired=_write_holder)
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        raise LockedError(f"{os.fspath(path)} is locked by {_holder(name)}: nothing was changed.") from None
+        raise LockedError(
+            f"{os.fspath(path)} is locked by {_describe_holder(name)}: nothing was changed."
+        ) from None
     return lock
 
 
 def refuse_object_storage(path: str | os.PathLike[str]) -> None:
     """Refuse an address such as ``s3://bucket/a.model``: no lock can be held there."""
     text = os.fspath(path)
-    address = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text)  # pathlib leaves one slash; a drive has one letter
+    # pathlib leaves one slash; the name of a drive has one letter.
+    address = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text)
     if address is not None and not os.path.isdir(address[0]):
         raise FileError(
-            f"{text} is on object storage, where a file cannot be locked or replaced whole: copy it to this machine, "
-            "change it there and copy it back."
+            f"{text} is on object storage, where a file cannot be locked or replaced whole: copy "
+            "it to this machine, change it there and copy it back."
         )
 
 
 def _write_holder(descriptor: int) -> None:
     """Write into the lock file who has the lock."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "time": now})
+    holder = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    text = json.dumps(holder)
     os.ftruncate(descriptor, 0)
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, text.encode())
 
 
-def _holder(name: str) -> str:
-    """Return who has a lock, in words."""
+def _describe_holder(name: str) -> str:
+    """Describe who has a lock, in words."""
     try:
         with open(name, encoding="utf-8") as file:
             about = json.load(file)

@@ -1,26 +1,22 @@
-r"""Model files: one safetensors file holds all that a model knows, and loading it runs nothing.
+r"""Save, load, edit and compact models: one safetensors file holds a complete model.
 
-**What is in a file** (:mod:`hammemo.files.contents`). The arrays of the model's canonical state are the tensors. All
-else (parameters, sites, seed, layout) is one JSON text in the header's metadata, the description
-(:mod:`hammemo.files.descriptions`). Classes are named, and a name stands for one of a few classes listed in
-:mod:`hammemo.files.registry` or passed by the caller: nothing is imported, evaluated or unpickled. The file itself and
-its checksum are in :mod:`hammemo.files.archive`, how it is written in :mod:`hammemo.files.atomic`.
+**What is in a file** (:mod:`hammemo.files.contents`). The arrays of the model's canonical state are
+the tensors. All else (parameters, sites, seed, layout) is one JSON text in the header's metadata,
+the description (:mod:`hammemo.files.descriptions`). Classes are named, and a name stands for one of
+a few classes listed in :mod:`hammemo.files.registry` or passed by the caller: loading imports,
+evaluates and unpickles nothing. The file itself and its checksum are in
+:mod:`hammemo.files.archive`, how it is written in :mod:`hammemo.files.atomic`.
 
-**Forgery.** Therefore nothing that a file declares is trusted: `contents` checks all of it. Arrays are views of the
-file's bytes and are widened only when used. Whatever is wrong raises `FileError`.
+**Forgery.** Nothing that a file declares is trusted: `contents` checks all of it. Arrays are views
+of the file's bytes and are widened only when used. Anything wrong raises `FileError`.
 
-Which file a model came from, so that saving it does not undo what another program has written there since.
-
-Of each model that was loaded or saved, the file and its checksum are remembered: beside the model, not in it, so that
-copies, pickles and versions of a model do not carry it. Such a copy is a fresh model, which overwrites any file.
-
-Folding what was changed into the segments of a folder.
-
-Changing a model file that other processes change as well.
-
-An edit of a file is three steps: read it, change the model, replace the file. If two processes did them at the same
-time, the second to write would undo what the first has done. `editing` holds the lock of the file
-(:mod:`hammemo.files.locks`) during all three, so edits queue and none is lost.
+**Several programs.** An edit of a file has three steps: read it, change the model, replace the
+file. If two processes did them at the same time, the second to write would undo what the first has
+done. `editing` holds the lock of the file (:mod:`hammemo.files.locks`) during all three, so edits
+queue and none is lost. For programs that `load` and `save` without it, `save` refuses to replace a
+file that another program has written since the model was loaded. Which file a model came from is
+recorded beside the model, not in it, so that copies, pickles and versions of a model do not carry
+it: such a copy is a fresh model, which overwrites any file.
 """
 
 from __future__ import annotations
@@ -37,14 +33,20 @@ from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.predictor import Predictor
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, FileError, MissingFileError, refusing, stated_checksum
+from hammemo.files.archive import (
+    Archive,
+    FileError,
+    MissingFileError,
+    read_stated_checksum,
+    refusing,
+)
 from hammemo.files.atomic import delete_leftovers, write_file
-from hammemo.files.contents import Notes, Savable, file_pieces, restored
+from hammemo.files.contents import Notes, Savable, file_pieces, restore_model
 from hammemo.files.descriptions import Restorer
-from hammemo.files.folders import head_of
+from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.registry import Registry
-from hammemo.files.segment_files import cached
+from hammemo.files.remote import prepare_cache
 from hammemo.memories.exact import InSegments, SignedSum
 from hammemo.sources.formats import is_address
 
@@ -54,22 +56,29 @@ if TYPE_CHECKING:
     from hammemo._versions import Versioned
 
 _origins: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
+"""The file that a model came from, and its checksum."""
 
 
 def remember(model: Versioned | Predictor, path: str | os.PathLike[str], checksum: str) -> None:
-    """Take note that a model is what a file with this checksum holds."""
+    """Record that a model is what a file with this checksum holds."""
     _origins[model] = (os.path.realpath(path), checksum)
 
 
 def refuse_to_undo(model: Versioned | Predictor, path: str | os.PathLike[str]) -> None:
-    """Refuse to save a model to the file it came from, if that file has been written since; its lock must be held."""
+    """Refuse to save a model to the file it came from, if that file was written since.
+
+    The lock of the file must be held.
+    """
     file, checksum = _origins.get(model, (None, None))
-    if file != os.path.realpath(path) or not os.path.exists(path) or stated_checksum(path) == checksum:
+    if file != os.path.realpath(path) or not os.path.exists(path):
+        return
+    if read_stated_checksum(path) == checksum:
         return
     raise FileError(
-        f"{os.fspath(path)} was written by another program since this model was loaded from it or saved to it; saving "
-        "would undo that. Load it again and repeat the change, inside hammemo.editing(path) so that no edit comes "
-        "between; or overwrite it with save(model, path, force=True)."
+        f"{os.fspath(path)} was written by another program since this model was loaded from it or "
+        "saved to it; saving would undo that. Load it again and repeat the change, inside "
+        "hammemo.editing(path) so that no edit comes between; or overwrite it with save(model, "
+        "path, force=True)."
     )
 
 
@@ -81,31 +90,38 @@ def save(
     force: bool = False,
     segments: int | None = None,
 ) -> None:
-    """Write a model to a file atomically: at every moment, the path holds the complete old or new file.
+    """Write a model to a file atomically.
 
-    A model that is larger than memory is written to a folder, in segments (see Files in the guide): with `segments`,
-    if the path is such a folder, or if the model was loaded from one. A folder is also replaced atomically.
+    At every moment, the path holds the complete old or new file.
 
-    A model that was loaded from this file or saved to it is refused if another program has written it since: saving
-    would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
+    A model that is larger than memory is written to a folder, in segments (see Files in the guide):
+    with `segments`, if the path is such a folder, or if the model was loaded from one. A folder is
+    also replaced atomically.
 
-    A secret key is not written; pass it to `load`. A `random_state` that is a generator is written as
-    the seed that `fit` drew from it.
+    A model that was loaded from this file or saved to it is refused if another program has written
+    it since: saving would undo that. Between processes use `editing`. While another process edits
+    the file, `save` waits for it.
+
+    A secret key is not written; pass it to `load`. A `random_state` that is a generator is written
+    as the seed that `fit` drew from it.
 
     Parameters
     ----------
     model : MemoryClassifier, MemoryRegressor, MeMoClassifier or Predictor
-        A fitted model, which can continue learning after `load`; or a compiled predictor, for serving only.
+        A fitted model, which can continue learning after `load`; or a compiled predictor, for
+        serving only.
     path : str or path
         The destination; an existing file is replaced and its permissions are kept.
     notes : mapping of str to str, optional
-        Short texts that are stored with the model and do not change it, such as the source of its examples; at most
-        64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
+        Short texts that are stored with the model and do not change it, such as the source of its
+        examples; at most 64, each with a name of letters, digits, ``-`` and ``_``. `read_notes`
+        returns them.
     force : bool
         Whether to overwrite a file that another program has written since.
     segments : int, optional
-        Write a folder, and split the exact table into about this many segments. 0 writes one file. By default, the
-        changes of a model loaded from a folder are written next to its existing segments; see `compact`.
+        Write a folder, and split the exact table into about this many segments. 0 writes one file.
+        By default, the changes of a model loaded from a folder are written next to its existing
+        segments; see `compact`.
 
     Examples
     --------
@@ -120,59 +136,76 @@ def save(
     ['y', 'x']
     """
     if not isinstance(model, (MemoryClassifier, MemoryRegressor, Predictor)):
-        raise TypeError(_what_to_save(model))
+        raise TypeError(_explain_what_can_be_saved(model))
     if _is_for_folder(model, path, segments) and isinstance(model, MemoryClassifier):
         _save_folder(model, os.fspath(path), notes, segments, force=force)
         return
-    now = model.now()  # one version, whatever is learnt meanwhile
-    pieces = file_pieces(now, notes)  # what cannot be saved is refused before there is a lock file
+    version = model.now()  # an edit of the model meanwhile does not change this version
+    # Made before the lock is taken: a model that cannot be saved leaves no lock file.
+    pieces = file_pieces(version, notes)
     with locked(path):
         if not force:
             refuse_to_undo(model, path)
-        if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
+        if vars(version) is not vars(model):
+            # The model was edited meanwhile: an older version must not replace a newer one.
             pieces = file_pieces(model.now(), notes)
         write_file(path, pieces)
         delete_leftovers(path)
         remember(model, path, bytes(pieces[1]).decode())
 
 
-def _what_to_save(model: Any) -> str:
-    """Return why something cannot be saved, and what can be."""
+def _explain_what_can_be_saved(model: Any) -> str:
+    """Return why an object cannot be saved, and what can be."""
     kinds = "a fitted MemoryClassifier or MemoryRegressor, or a compiled Predictor"
-    wanted = f"save takes {kinds}, not a {type(model).__name__}. "
+    reason = f"save takes {kinds}, not a {type(model).__name__}."
     if isinstance(model, Pipeline):
-        step = next((name for name, part in model.steps if isinstance(part, MemoryClassifier)), None)
-        if step is not None:
-            return (
-                f"{wanted}Save its step with save(pipeline[{step!r}], path), and make the steps before it again from "
-                "code. Or leave them out: a MemoryClassifier takes names, numbers, dates and missing values as they "
-                "come. hammemo.sklearn_onnx exports a whole pipeline."
-            )
-    inner = getattr(model, "best_estimator_", None)
-    if isinstance(inner, MemoryClassifier):
-        return f"{wanted}Save its best_estimator_."
-    return f"{wanted}Of a Rolling model, save its estimator_."
+        for name, step in model.steps:
+            if isinstance(step, MemoryClassifier):
+                return (
+                    f"{reason} Save its step with save(pipeline[{name!r}], path), and make the "
+                    "steps before it again from code. Or leave them out: a MemoryClassifier takes "
+                    "names, numbers, dates and missing values as they come. hammemo.sklearn_onnx "
+                    "exports a whole pipeline."
+                )
+    if isinstance(getattr(model, "best_estimator_", None), MemoryClassifier):
+        return f"{reason} Save its best_estimator_."
+    return f"{reason} Of a Rolling model, save its estimator_."
 
 
 def _is_for_folder(model: Any, path: str | os.PathLike[str], segments: int | None) -> bool:
+    """Return whether `save` writes a model to a folder; refuse one that cannot be cut."""
     if segments is not None and segments < 0:
-        raise ValueError(f"segments={segments!r}: a model is cut into one segment or more; 0 writes one file.")
-    memory = getattr(model, "memory_", None)
-    in_segments = isinstance(memory, InSegments) and memory.segmented is not None
-    wanted = bool(segments) or (segments is None and (in_segments or os.path.exists(os.path.join(path, folders.HEAD))))
-    if wanted and not isinstance(memory, InSegments):
-        what = type(model if memory is None else memory).__name__
-        able = "only memory=Exact() and memory=Tiered() can"
-        raise FileError(f"A {what} cannot be written in segments to a folder, {able}: name a file.")
-    if wanted and os.path.isfile(path):
-        raise FileError(
-            f"{os.fspath(path)} is a file, and a model in segments is a folder: name a folder, or segments=0."
+        raise ValueError(
+            f"segments={segments!r}: a model is cut into one segment or more; 0 writes one file."
         )
-    return wanted
+    memory = getattr(model, "memory_", None)
+    if segments is not None:
+        is_for_folder = segments > 0
+    else:
+        is_in_segments = isinstance(memory, InSegments) and memory.segmented is not None
+        is_for_folder = is_in_segments or os.path.exists(os.path.join(path, folders.HEAD))
+    if not is_for_folder:
+        return False
+    if not isinstance(memory, InSegments):
+        name = type(model).__name__
+        if memory is not None:
+            name = type(memory).__name__
+        raise FileError(
+            f"A {name} cannot be written in segments to a folder, only memory=Exact() and "
+            "memory=Tiered() can: name a file."
+        )
+    if os.path.isfile(path):
+        raise FileError(
+            f"{os.fspath(path)} is a file, and a model in segments is a folder: name a folder, or "
+            "segments=0."
+        )
+    return True
 
 
-def _save_folder(model: MemoryClassifier, folder: str, notes: Notes, segments: int | None, *, force: bool) -> None:
-    """Write the segments of a model that are not in the folder yet, then its head, and delete others there."""
+def _save_folder(
+    model: MemoryClassifier, folder: str, notes: Notes, segments: int | None, *, force: bool
+) -> None:
+    """Write the segments of a model that its folder does not have yet, then its head."""
     check_is_fitted(model)
     refuse_object_storage(folder)
     os.makedirs(folder, exist_ok=True)
@@ -180,13 +213,19 @@ def _save_folder(model: MemoryClassifier, folder: str, notes: Notes, segments: i
     with locked(head):
         if not force:
             refuse_to_undo(model, head)
-        now = model.now()
-        memory: InSegments = now.memory_
-        write_head(now, folders.write_segments(memory.terms.add_up(), folder, segments), folder, notes, owner=model)
+        version = model.now()
+        memory: InSegments = version.memory_
+        table = folders.write_segments(memory.terms.add_up(), folder, segments)
+        write_head(version, table, folder, notes, owner=model)
 
 
-def write_head(model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes, owner: Any) -> None:
-    """Replace the head of a folder, whose lock is held; delete segments that it no longer names, and leftovers."""
+def write_head(
+    model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes, *, owner: Any
+) -> None:
+    """Replace the head of a folder, whose lock is held, and delete files that it no longer names.
+
+    `owner` is the model of which `model` is a version.
+    """
     head = os.path.join(folder, folders.HEAD)
     pieces = file_pieces(model, notes, segmented)
     write_file(head, pieces)
@@ -203,35 +242,40 @@ def load(
     trust: Iterable[type] = (),
     cache: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Return the model in a file that `save` wrote. A classifier can continue learning; this does not change the file.
+    """Return the model in a file that `save` wrote.
 
-    For a folder, the rows of counts stay in its segments, which are memory-mapped: a query reads only the rows it
-    needs.
+    A classifier or a regressor can continue learning; this does not change the file.
+
+    For a folder, the rows of counts stay in its segments, which are memory-mapped: a query reads
+    only the rows it needs.
 
     Parameters
     ----------
     path : str or path
-        A file, or a folder; or the address of a folder on object storage, such as ``s3://bucket/model``: then a query
-        fetches the pages that it needs (requires pyarrow).
+        A file, or a folder; or the address of a folder on object storage, such as
+        ``s3://bucket/model``: then a query fetches the pages that it needs (requires pyarrow).
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
-        Whether to read the whole file, compare its checksum and check its content. Otherwise the arrays stay on disk
-        and are memory-mapped, and only shapes are checked: use this for large files that you wrote and that are
-        undamaged. An exact memory then answers from disk, reading only the rows that a query needs. For a folder, the
-        head is always read; the pages of its segments are checked when they are first read, or not at all.
+        Whether to read the whole file, compare its checksum and check its content. Otherwise the
+        arrays stay on disk and are memory-mapped, and only shapes are checked: use this for large
+        files that you wrote and that are undamaged. An exact memory then answers from disk, reading
+        only the rows that a query needs. For a folder, the head is always read; the pages of its
+        segments are checked when they are first read, or not at all.
     trust : iterable of classes
-        Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
-        constructors and `restore` methods get their arguments from the file; nothing else is called.
+        Kernels, memories, votes and compiled forms that are not part of hammemo and that the file
+        may hold. Their constructors and `restore` methods get their arguments from the file;
+        nothing else is called.
     cache : str or path, optional
-        Where to keep pages of a model on object storage: an empty folder, or one that an earlier call has used. By
-        default they are deleted when the process ends. It takes no more space than the model.
+        Where to keep pages of a model on object storage: an empty folder, or one that an earlier
+        call has used. By default they are deleted when the process ends. It takes no more space
+        than the model.
 
     Raises
     ------
     FileError
-        If the file is damaged, is not a hammemo model, has a format that this version does not know, needs a key, or
-        holds a class that is neither part of hammemo nor trusted.
+        If the file is damaged, is not a hammemo model, has a format that this version does not
+        know, needs a key, or holds a class that is neither part of hammemo nor trusted.
 
     Examples
     --------
@@ -240,35 +284,47 @@ def load(
     >>> from hammemo import MemoryClassifier, load, save
     >>> from hammemo.memories import Hashed
     >>> secret = bytes(range(32))
-    >>> clf = MemoryClassifier(memory=Hashed(64, key=secret)).fit([["a", "b"], ["c", "d"]], ["x", "y"])
+    >>> clf = MemoryClassifier(memory=Hashed(64, key=secret))
+    >>> clf = clf.fit([["a", "b"], ["c", "d"]], ["x", "y"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(clf.compile(), Path(folder) / "model.safetensors")
     ...     predictor = load(Path(folder) / "model.safetensors", key=secret)
     >>> predictor(["c", "d"])
     'y'
     """
-    remote = isinstance(path, str) and is_address(path)
-    if cache is not None and not remote:
-        raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is not on one.")
-    registry, seen = Registry(trust), ""
+    is_remote = isinstance(path, str) and is_address(path)
+    if cache is not None and not is_remote:
+        raise FileError(
+            f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is not on "
+            "one."
+        )
+    registry = Registry(trust)
+    previous_checksum = ""
     with refusing(path):
-        for left in reversed(range(folders.MAX_HEAD_READS)):
-            where = cached(str(path), folders.HEAD, cache) if remote else os.fspath(path)
-            head = folders.head_of(where)
-            archive = Archive(head, verify=verify or head != where)
+        for reads_left in reversed(range(folders.MAX_HEAD_READS)):
+            if is_remote:
+                place = prepare_cache(str(path), folders.HEAD, cache)
+            else:
+                place = os.fspath(path)
+            head = folders.find_head(place)
+            archive = Archive(head, verify=verify or head != place)
+            folder = os.path.dirname(head)
             try:
-                model = restored(archive, Restorer(registry, key), verify=verify, folder=os.path.dirname(head))
+                model = restore_model(
+                    archive, Restorer(registry, key), verify=verify, folder=folder
+                )
                 break
-            except MissingFileError:  # deleted since the head was read; or lost, if no other head is there
-                if not left or archive.checksum == seen:
+            except MissingFileError:
+                # A segment was deleted since the head was read; or lost, if the head is the same.
+                if reads_left == 0 or archive.checksum == previous_checksum:
                     raise
-                seen = archive.checksum
+                previous_checksum = archive.checksum
     remember(model, head, archive.checksum)
     return model
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the notes that were saved with a model, empty where there are none; the model is not restored.
+    """Return the notes that were saved with a model, without loading it; empty if it has none.
 
     Examples
     --------
@@ -283,7 +339,7 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
     {'source': 'letters.csv'}
     """
     with refusing(path):
-        return descriptions.stored_notes(Archive(folders.head_of(path), verify=False).about)
+        return descriptions.parse_notes(Archive(folders.find_head(path), verify=False).about)
 
 
 def compact(
@@ -298,15 +354,17 @@ def compact(
 ) -> None:
     """Write additions and removals into the segments of a folder, one segment at a time.
 
-    Afterwards no file of the folder holds forgotten data. The folder is locked during the call; a reader sees
-    the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
-    process dies, the next call continues with the segments already written.
+    Afterwards no file of the folder holds forgotten data. The folder is locked during the call; a
+    reader sees the model before or after, which give the same answers. A range in which nothing
+    changed keeps its file. If the process dies, the next call continues with the segments already
+    written.
 
     Parameters
     ----------
     folder : str or path
     segments : int, optional
-        Split the table again into about this many segments of about the same size; by default, the cuts do not change.
+        Split the table again into about this many segments of about the same size; by default, the
+        cuts do not change.
     key, trust, wait, tell
         As in `editing`.
     on_progress : callable, optional
@@ -324,15 +382,18 @@ def compact(
     ...     load(folder).classes_.tolist()
     ['y']
     """
-    head = folders.head_of(folder)
+    head = folders.find_head(folder)
     if segments is not None and segments < 1:
         raise ValueError(f"segments={segments!r}: a model is cut into one segment or more.")
     if not os.path.isdir(folder):
-        raise FileError(f"{os.fspath(folder)} is not a folder: only a model in segments is compacted.")
+        raise FileError(
+            f"{os.fspath(folder)} is not a folder: only a model in segments is compacted."
+        )
     notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
     with locked(head, wait, tell):
-        model, where = load(folder, key=key, trust=trust), os.fspath(folder)
-        write_head(model, folders.cut(model.memory_.segmented, where, segments, on_progress), where, notes, model)
+        model = load(folder, key=key, trust=trust)
+        table = folders.cut(model.memory_.segmented, os.fspath(folder), segments, on_progress)
+        write_head(model, table, os.fspath(folder), notes, owner=model)
 
 
 @contextmanager
@@ -344,11 +405,11 @@ def editing(
     wait: float | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Iterator[MemoryClassifier]:
-    """Yield the model in a file; if the block ends without an error, the changed model replaces the file.
+    """Yield the model in a file; the changed model replaces the file when the block has ended.
 
-    No other process can edit the file during the block; reading it is always possible. The notes in the file stay. An
-    error leaves the file unchanged. The lock is the file ``path + ".lock"``, in a folder next to its head; it stays
-    and records its last holder.
+    No other process can edit the file during the block; reading it is always possible. The notes in
+    the file stay. An error leaves the file unchanged. The lock is the file ``path + ".lock"``, in a
+    folder next to its head; it stays and records its last holder.
 
     Parameters
     ----------
@@ -357,11 +418,11 @@ def editing(
     key, trust
         As in `load`.
     wait : float, optional
-        The maximal number of seconds to wait while another process edits the file; no limit by default. Then
-        `FileError` names the holder.
+        The maximal number of seconds to wait while another process edits the file; no limit by
+        default. Then `FileError` names the holder.
     tell : callable, optional
-        Called with one sentence that names the holder of the lock, if waiting takes more than a second; for example
-        ``print``.
+        Called with one sentence that names the holder of the lock, if waiting takes more than a
+        second; for example ``print``.
 
     Examples
     --------
@@ -377,9 +438,13 @@ def editing(
     ['y', 'z']
     """
     read_notes(path)  # refuses what is not a model, before a lock file is made beside it
-    with locked(head_of(path), wait, tell):
-        model, notes = load(path, key=key, trust=trust), read_notes(path)
+    with locked(find_head(path), wait, tell):
+        model = load(path, key=key, trust=trust)
+        notes = read_notes(path)
         if not isinstance(model, MemoryClassifier):
-            raise FileError(f"{path} is compiled for serving and cannot change: edit the file it was compiled from.")
+            raise FileError(
+                f"{path} is compiled for serving and cannot change: edit the file it was compiled "
+                "from."
+            )
         yield model
         save(model, path, notes=notes)

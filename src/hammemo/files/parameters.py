@@ -1,8 +1,9 @@
-"""Whether `refit` takes the parameters of a model: asked before a model is written, and after it is read.
+"""Check whether `refit` accepts the parameters of a model, before it is saved and after loading.
 
-A model that was loaded is refitted with its parameters, perhaps weeks later. So what `refit` would refuse is refused
-when the file is read, and no file is written that would be. The checks are those of `fit` itself; each error names the
-parameter. They allocate nothing that a number in a file could make large.
+A model that was loaded is refitted with its parameters, perhaps weeks later. So what `refit` would
+refuse is refused when the file is read, and no file is written that would be. The checks are those
+of `fit` itself; each error names the parameter. They allocate nothing that a number in a file could
+make large.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _check_reading(settings: ModelSettings | NumberSettings, state: AnyState) ->
     """Refuse what labels and numbers have in common: the seed, and how rows are read."""
     with naming_parameter("missing", settings.missing):
         check_missing_rule(settings.missing)
-    if isinstance(settings.random_state, int):  # a generator, which no file holds, would be moved on by a question
+    # Only of whole numbers: asking a generator, which no file holds, would change its state.
+    if isinstance(settings.random_state, int):
         with naming_parameter("random_state", settings.random_state):
             seed_of(settings.random_state)
     if settings.numeric is not None:
@@ -92,15 +94,18 @@ def _check_numeric(settings: ModelSettings | NumberSettings, state: AnyState) ->
 
 
 def _check_keep(settings: ModelSettings, state: LabelState) -> None:
-    """Refuse a number of rows that is none, and digests with another key than those that are stored."""
+    """Refuse a wrong number of rows, and digests with another key than the stored ones."""
     digests = Digests.of(settings.keep)
-    most_kept(settings.keep if digests is None else digests.rows, digests=True)
     if digests is None:
+        most_kept(settings.keep, digests=True)
         return
+    most_kept(digests.rows, digests=True)
     check_secret(digests.key)
     store = state.store
-    if isinstance(store, DigestStore) and not DigestStore(store.h, store.seed, digests.key).is_keyed_like(store):
-        raise ValueError("the digests that the model stores have another key or another seed")
+    if isinstance(store, DigestStore):
+        with_this_key = DigestStore(store.h, store.seed, digests.key)
+        if not with_this_key.is_keyed_like(store):
+            raise ValueError("the digests that the model stores have another key or another seed")
 
 
 def _check_readable(vote: Vote, memory: Memory) -> None:
@@ -108,20 +113,25 @@ def _check_readable(vote: Vote, memory: Memory) -> None:
     if isinstance(vote, LogLinear) and not memory.keeps_rows():
         raise ValueError(f"{vote!r} reads rows of counts, which memory={memory!r} does not keep")
     if vote.needs_exact_rows and isinstance(memory, (Hashed, Gaussian, Tiered)):
-        raise ValueError(f"{vote!r} reads rows of exact counts, which memory={memory!r} does not keep")
+        raise ValueError(
+            f"{vote!r} reads rows of exact counts, which memory={memory!r} does not keep"
+        )
 
 
 def _sites_of(kernel: SiteKernel, settings: ModelSettings, state: LabelState) -> Sites:
-    """Return the sites that `refit` would compare, or refuse a kernel before it lists more than a model may have.
+    """Return the sites that `refit` would compare; refuse a kernel of too many before listing them.
 
-    Sites that rows choose stay as they are: which ones the next refit chooses, no parameter says.
+    Sites that rows choose stay as they are: no parameter says which ones the next refit chooses.
     """
     if isinstance(kernel, AutoSites):
         kernel.resolve(1)  # this checks its parameters
     if settings.kernel_is_automatic:
         return state.layout.sites
-    # A given kernel compares columns; under a layout that was given, refit does not ask for it again.
-    n_positions = state.layout.sites.h if state.pinned else state.columns.n
+    # A given kernel compares columns; under a layout that was given, refit does not ask for it
+    # again.
+    n_positions = state.columns.n
+    if state.pinned:
+        n_positions = state.layout.sites.h
     if kernel.least_positions(n_positions) > MAX_POSITIONS:
         raise ValueError(f"{kernel!r} compares more than {MAX_POSITIONS:,} positions")
     sites = kernel.resolve(n_positions)

@@ -1,12 +1,14 @@
-"""The classes that a model file may name: those of hammemo, and those that the caller of `load` trusts.
+"""The classes that a model file may name: those of hammemo, and those that `load` gets as trusted.
 
-A class of hammemo is stored by its bare name, such as ``"Exact"``. A kernel, a memory, a vote or a compiled form of
-another package is stored by its module and name, such as ``"shop.memories:Windowed"``. Such a name is only compared
-with the names of the classes that were passed as ``load(path, trust=[Windowed])``: nothing is imported because a file
-asks for it, and a file cannot choose among all that happens to be imported.
+A class of hammemo is stored by its bare name, such as ``"Exact"``. A kernel, a memory, a vote or a
+compiled form of another package is stored by its module and name, such as
+``"shop.memories:Windowed"``. Such a name is only compared with the names of the classes that were
+passed as ``load(path, trust=[Windowed])``: nothing is imported because a file asks for it, and a
+file cannot choose among all that happens to be imported.
 
-A class of another package must keep the contract of its base: parameters that are plain values or other parts, and
-`state` and `restore` (of a compiled form, `pack` and `from_packed`) that undo each other and check what they are given.
+A class of another package must keep the contract of its base: parameters that are plain values or
+other parts, and `state` and `restore` (of a compiled form, `pack` and `from_packed`) that undo each
+other and check what they are given.
 """
 
 from __future__ import annotations
@@ -44,31 +46,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def _by_name(*classes: type) -> dict[str, type]:
+def _index_by_name(*classes: type) -> dict[str, type]:
     return {cls.__name__: cls for cls in classes}
 
 
-_KERNELS: Final = _by_name(
-    PositionalHamming, SiteKernel, Decaying, Suffixes, SkipPairs, Joined, AutoSites, Pairs, Bag, Together, Copy, Recent
+_KERNELS: Final = _index_by_name(
+    PositionalHamming,
+    SiteKernel,
+    Decaying,
+    Suffixes,
+    SkipPairs,
+    Joined,
+    AutoSites,
+    Pairs,
+    Bag,
+    Together,
+    Copy,
+    Recent,
 )
 
-_COMPILED: Final = _by_name(SparseCounts, DenseCounts, HashedTables, TieredTables) | dict.fromkeys(
-    ("FusedGaussian", "TwoStageGaussian"), CompiledGaussian
-)
+_COMPILED: Final = _index_by_name(
+    SparseCounts, DenseCounts, HashedTables, TieredTables
+) | dict.fromkeys(("FusedGaussian", "TwoStageGaussian"), CompiledGaussian)
 
 BUILT_IN: Final = {
-    "classifier": _by_name(MemoryClassifier),
-    "regressor": _by_name(MemoryRegressor),
+    "classifier": _index_by_name(MemoryClassifier),
+    "regressor": _index_by_name(MemoryRegressor),
     "kernel": _KERNELS,
-    "memory": _by_name(Exact, Gaussian, Hashed, Tiered),
-    "vote": _by_name(Sum, Mean, LogLinear, Mixture),
-    "keep": _by_name(Digests),
+    "memory": _index_by_name(Exact, Gaussian, Hashed, Tiered),
+    "vote": _index_by_name(Sum, Mean, LogLinear, Mixture),
+    "keep": _index_by_name(Digests),
     "compiled": _COMPILED,
 }
-"""What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
+"""What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is
+added here."""
 
 ABOVE: Final = {"MeMoClassifier": "hammemo.paper.memo"}
-"""Classifiers that build on files: the modules from which they are imported when a file names one."""
+"""Classifiers that build on files: the modules from which they are imported when a file names
+one."""
 
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
@@ -85,7 +100,7 @@ def is_built_in(kind: str, cls: type) -> bool:
 
 
 def name_in_file(kind: str, cls: type) -> str:
-    """Return the name that a class has in files, or raise TypeError: only classes of that kind have one.
+    """Return the name that a class has in files; TypeError if it is not of that kind.
 
     Examples
     --------
@@ -106,7 +121,10 @@ def name_in_file(kind: str, cls: type) -> str:
 
 def kind_of_part(value: Any) -> str | None:
     """Return whether a value is a "kernel", a "memory" or a "vote"; None if it is none of these."""
-    return next((kind for kind, base in PARTS.items() if isinstance(value, base)), None)
+    for kind, base in PARTS.items():
+        if isinstance(value, base):
+            return kind
+    return None
 
 
 def _is_of(kind: str, cls: type) -> bool:
@@ -127,15 +145,16 @@ class Registry:
     def __init__(self, trust: Iterable[type] = ()) -> None:
         self._trusted: dict[str, type] = {}
         for cls in trust:
-            kinds = [kind for kind in BUILT_IN if _is_of(kind, cls)] if isinstance(cls, type) else []
-            if not kinds:
+            if not isinstance(cls, type) or not any(_is_of(kind, cls) for kind in BUILT_IN):
                 raise TypeError(
-                    f"trust= lists {cls!r}, which files cannot hold: pass classes, each of them a kernel, a memory, "
-                    "a vote or a compiled form."
+                    f"trust= lists {cls!r}, which files cannot hold: pass classes, each of them a "
+                    "kernel, a memory, a vote or a compiled form."
                 )
             name = f"{cls.__module__}:{cls.__qualname__}"
             if self._trusted.setdefault(name, cls) is not cls:
-                raise ValueError(f"trust= lists two classes with the name {name}: a file cannot tell them apart.")
+                raise ValueError(
+                    f"trust= lists two classes with the name {name}: a file cannot tell them apart."
+                )
 
     def find(self, kind: str, name: str) -> Any:
         """Return the class of that kind with this name in a file, or refuse the name."""
@@ -146,16 +165,21 @@ class Registry:
         cls = self._trusted.get(name)
         if cls is None and ":" in name and kind != "classifier":
             raise FileError(
-                f"The file holds a {kind} of the class {name[:200]!r}, which is not part of hammemo. If you trust that "
-                "class, import it and pass it to load: load(path, trust=[the class])."
+                f"The file holds a {kind} of the class {name[:200]!r}, which is not part of "
+                "hammemo. If you trust that class, import it and pass it to load: load(path, "
+                "trust=[the class])."
             )
         if cls is None or not _is_of(kind, cls):
-            known = [*BUILT_IN[kind], *(ABOVE if kind == "classifier" else ())]
-            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(known)}")
+            names = list(BUILT_IN[kind])
+            if kind == "classifier":
+                names += ABOVE
+            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(names)}")
         return cls
 
     def kind_of(self, name: str) -> str:
-        """Return the kind of part that has this name; a name that is not known counts as that of a memory."""
+        """Return the kind of part with this name; an unknown name counts as that of a memory."""
         cls = self._trusted.get(name)
-        found = (kind for kind in PARTS if name in BUILT_IN[kind] or (cls is not None and _is_of(kind, cls)))
-        return next(found, "memory")
+        for kind in PARTS:
+            if name in BUILT_IN[kind] or (cls is not None and _is_of(kind, cls)):
+                return kind
+        return "memory"

@@ -44,7 +44,7 @@ import numpy as np
 from hammemo._versions import cached_property
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.regressor import MemoryRegressor
-from hammemo.files.descriptions import Restorer, parameter_names, plain
+from hammemo.files.descriptions import Restorer, list_parameter_names, to_plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.tasks.labels.automatic import resolved_memory
@@ -303,7 +303,7 @@ def _part(restorer: Restorer, kind: str, value: Any) -> Any:
             raise ValueError(f"{kind}: a name has at most {_LONGEST_NAME} characters")
         NAMES[kind].check(value)
         return value
-    return restorer.part(kind, _fill_defaults(kind, value))
+    return restorer.restore_part(kind, _fill_defaults(kind, value))
 
 
 def _fill_defaults(kind: str, value: Any) -> Any:
@@ -322,9 +322,9 @@ def _fill_defaults(kind: str, value: Any) -> Any:
     if params.get("key") is not None:
         raise ValueError(f"{kind}: a model made here has no secret key")
     declared = signature(cls).parameters
-    for name in parameter_names(cls):
+    for name in list_parameter_names(cls):
         default = declared[name].default
-        params.setdefault(name, plain(name, None if default is Parameter.empty else default))
+        params.setdefault(name, to_plain(name, None if default is Parameter.empty else default))
     for name in getattr(cls, "inner", ()):
         if isinstance(params.get(name), dict):
             params[name] = _fill_defaults("memory", params[name])

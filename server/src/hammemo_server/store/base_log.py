@@ -20,7 +20,7 @@ import msgspec
 from hammemo import __version__
 from hammemo.estimators.learners import Learner
 from hammemo.files.archive import Archive, refusing
-from hammemo.files.contents import restored
+from hammemo.files.contents import restore_model
 from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
 from hammemo_server.edits.operations import KEY_BYTES
@@ -676,9 +676,9 @@ def check_format(where: object, form: object, written_by: object) -> None:
 def learner_of(snapshot: bytes | Archive) -> Learner:
     """Return the model in the file of a snapshot, or say that it is damaged."""
     try:
-        archive = Archive.of_bytes(snapshot) if isinstance(snapshot, bytes) else snapshot
+        archive = Archive.from_bytes(snapshot) if isinstance(snapshot, bytes) else snapshot
         with refusing("the snapshot"):
-            model = restored(archive, Restorer(Registry(), None), verify=True, folder="")
+            model = restore_model(archive, Restorer(Registry(), None), verify=True, folder="")
     except ValueError as error:
         raise LogDamaged(f"The snapshot cannot be read: {error}") from error
     if not isinstance(model, Learner):

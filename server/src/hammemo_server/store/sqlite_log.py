@@ -33,7 +33,7 @@ import apsw
 from hammemo import __version__
 from hammemo.files.archive import Archive, FileError, refusing
 from hammemo.files.atomic import delete_leftovers, flush, write_private
-from hammemo.files.descriptions import stored_notes
+from hammemo.files.descriptions import parse_notes
 from hammemo.files.locks import Held, LockedError, locked, take
 from hammemo.files.models import save
 from hammemo_server.edits.operations import NAME, InUse, NoSuchModel
@@ -121,7 +121,7 @@ class SqliteLog(Log):
         try:
             with refusing(path):
                 archive = Archive(path, verify=verify)
-                position = stored_notes(archive.about).get(POSITION, "")
+                position = parse_notes(archive.about).get(POSITION, "")
         except FileNotFoundError:
             return None
         except (FileError, OSError) as error:
