@@ -50,7 +50,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hammemo import MemoryClassifier
-from hammemo.features.additive import class_base
+from hammemo.features.additive import fit_class_base
 from hammemo.features.cells import choose_cells
 from hammemo.features.cells.forest import grown_forest
 from hammemo.kernels import AutoSites
@@ -168,14 +168,14 @@ class Without(Wrapped):
         """Learn the examples."""
         with ExitStack() as changed:
             if self.part == "base":
-                changed.enter_context(patch.object(choose_cells, "class_base", _base_of_zeros))
+                changed.enter_context(patch.object(choose_cells, "fit_class_base", _base_of_zeros))
             elif self.part == "trees":
                 changed.enter_context(patch.object(choose_cells, "grown_forest", _forest_of_roots))
             return super().fit(X, y)
 
 
-def _base_of_zeros(*given: Any) -> Any:
-    base = class_base(*given)
+def _base_of_zeros(*given: Any, **named: Any) -> Any:
+    base = fit_class_base(*given, **named)
     return replace(base, coefficients=base.coefficients * 0, crossed=base.crossed * 0)
 
 

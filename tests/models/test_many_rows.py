@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hammemo import MemoryRegressor, NotStoredError, save
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.wide_sums import exact_values
-from hammemo.features.additive.fit_numbers import MAX_ROWS, MAX_TARGET, Gram, gram_of
+from hammemo.features.additive.fit_numbers import compute_gram
+from hammemo.features.additive.gram import MAX_ROWS, MAX_TARGET, Gram
 from hammemo.features.additive.levels import HAT
 from hammemo.features.cells import number_trees
 from hammemo.features.cells.number_trees import NumberCells, number_features
@@ -37,7 +38,7 @@ def restored(data: bytes) -> Any:
 
 def expected_targets(state: Any, rows: NumberRows) -> list[int]:
     """Return the products of coordinates and targets in whole numbers of Python."""
-    base = state.layout.base.design.rows(rows.rows.values, rows.rows.names)
+    base = state.layout.base.design.encode_rows(rows.rows.values, rows.rows.names)
     starts = np.empty(base.n + 1, np.int64)
     index, value = np.empty(base.n_entries, np.uint16), np.empty(base.n_entries, np.int16)
     base.entries(starts, index, value)
@@ -193,17 +194,17 @@ def test_a_matrix_is_exact_at_its_bounds() -> None:
     counts = np.array([MAX_ROWS - 2, 1])
     for target in (MAX_TARGET, -MAX_TARGET):
         targets = np.array([target, target])
-        gram = gram_of(design, values, names, targets, counts)
+        gram = compute_gram(design, values, names, targets, counts)
         assert gram.products.max() == (MAX_ROWS - 1) * (2 * HAT) ** 2
         assert max(map(abs, exact_values(gram.targets))) == (MAX_ROWS - 1) * 2 * HAT * MAX_TARGET
         assert gram.squares == (MAX_ROWS - 1) * MAX_TARGET**2
         assert gram.is_possible
-        assert Gram.restored(design.p, StoredArrays(gram.arrays())).targets.tolist() == gram.targets.tolist()
+        assert Gram.from_stored(design.p, StoredArrays(gram.arrays())).targets.tolist() == gram.targets.tolist()
         assert not (gram - gram - gram).is_possible
     with pytest.raises(OverflowError, match="too many"):
-        gram_of(design, values, names, targets, counts + 1)
+        compute_gram(design, values, names, targets, counts + 1)
     with pytest.raises(OverflowError, match="2\\^40 units"):
-        gram_of(design, values, names, targets + np.sign(target), counts)
+        compute_gram(design, values, names, targets + np.sign(target), counts)
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hammemo import MemoryRegressor
-from hammemo.features.additive.additive import FOLDS
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.numbers.answer import answering
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, interval_answers, predict_held_out

@@ -27,16 +27,17 @@ for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):
     assert clf.report().n_trees
     print(clf.digest())
 from hammemo.features.cells.column_codes import ColumnCodes
-from hammemo.features.additive import class_base, number_base
+from hammemo.features.additive import fit_class_base, fit_number_base
 from hammemo.tokens.contexts import Examples
 examples = Examples.of(mixed[:, :7], y)
 codes = ColumnCodes.chosen("nnnnnns", examples.contexts, examples.multiplicity, np.empty((0, 2), int), 0)
 rows, words, counts = codes.distinct(examples, 0)
 values, names = codes.values(examples.contexts[rows]), codes.rows(examples.contexts[rows])[:, 6:7]
 labels, targets = examples.label_ranks[rows], np.rint(X[rows, 12] * 2.0**10).astype(int)
-print(class_base(codes, values, names, labels, 3, counts, words).digest())
-print(class_base(codes, values, names, labels // 2, 2, counts, words).digest())
-print(number_base(codes, values, names, targets, counts, words)[0].digest())
+rows = {"values": values, "name_codes": names, "counts": counts, "words": words}
+print(fit_class_base(codes, labels=labels, n_labels=3, **rows).digest())
+print(fit_class_base(codes, labels=labels // 2, n_labels=2, **rows).digest())
+print(fit_number_base(codes, targets=targets, **rows)[0].digest())
 mixed[:, 7] = np.where(np.arange(len(X)) % 3, mixed[:, 7], "d")
 for table, targets in ((mixed, X[:, 9]), load_diabetes(return_X_y=True)):
     reg = MemoryRegressor().fit(table, targets)

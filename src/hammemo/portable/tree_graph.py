@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hammemo.features.additive.additive import NAT
+from hammemo.features.additive.additive_base import NAT
 from hammemo.features.additive.levels import HAT
 from hammemo.features.cells.column_codes import DIFFERENCE_CUTS, LOWEST, ColumnCodes, values_of
 from hammemo.features.cells.error_sizes import LEAST_SIZE
@@ -549,7 +549,7 @@ def number_graph(
     for part, (forest, values) in enumerate(zip(forests, leaves, strict=True)):
         constants[f"leaves.{part}"] = values
         constants |= walk_constants(forest, f"trees.{part}")
-    tables = answers.design.step_tables(answers.coefficients, answers.codes.step_middles)
+    tables = answers.design.tabulate(answers.coefficients, answers.codes.step_middles)
     constants |= table_constants(tables)
     return NumberGraph(
         rows=code_rows(answers.codes, names, constants),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.features.additive.additive import row_scores
+from hammemo.features.additive.additive_base import score_rows
 from hammemo.features.cells.number_trees import leaf_sums
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.features.additive.additive import AdditiveDesign
+    from hammemo.features.additive.design import AdditiveDesign
     from hammemo.features.cells.column_codes import ColumnCodes
     from hammemo.features.cells.error_sizes import ErrorSizes
     from hammemo.features.cells.forest import Forest
@@ -103,7 +103,7 @@ class NumberAnswers(Cached):
 
     def units(self, rows: SeenRows) -> Floats:
         """Return what is expected of rows, in units."""
-        scores = row_scores(self.design.rows(rows.values, rows.names), self.coefficients)
+        scores = score_rows(self.design.encode_rows(rows.values, rows.names), self.coefficients)
         total = np.full(len(rows), self.means[1])
         bases: tuple[Any, Any] = scores.T, self.means
         for part, weight in enumerate(self.blend.tolist()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.features.additive.additive import FOLDS
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.cells.nonnegative import nonnegative_solution
 from hammemo.features.cells.number_trees import fitted_weights, weighted
 

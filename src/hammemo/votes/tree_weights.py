@@ -145,7 +145,7 @@ def rows_of(
         tree_counts,
         name_counts,
         label_counts,
-        cells.base.crossed_ratios(*plain, words[chosen], known_labels),
+        cells.base.ratios_without_folds(*plain, words[chosen], known_labels),
         cells.base.ratios(*plain, known_labels),
     )
 

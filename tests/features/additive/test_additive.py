@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 from hammemo import _native
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.threads import threads_used
-from hammemo.features.additive import AdditiveBase, AdditiveDesign, class_base, number_base
-from hammemo.features.additive.additive import FOLDS, NAT, fold_counts, with_all_labels
-from hammemo.features.additive.fit_numbers import gram_of, solved
+from hammemo.features.additive import (
+    AdditiveBase,
+    AdditiveDesign,
+    choose_design,
+    fit_class_base,
+    fit_number_base,
+)
+from hammemo.features.additive.additive_base import NAT, with_all_labels
+from hammemo.features.additive.base_folds import FOLDS, count_in_folds
+from hammemo.features.additive.fit_numbers import compute_gram, solve_coefficients
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
 from hammemo.features.cells.column_codes import ColumnCodes
 from hammemo.tokens.contexts import Contexts
@@ -73,17 +80,17 @@ def shuffled(rows: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def design_of(rows: dict[str, Any], pairs: list[tuple[int, int]]) -> AdditiveDesign:
-    made = AdditiveDesign.chosen(rows["codes"], rows["values"], rows["name_codes"], rows["counts"])
+    made = choose_design(rows["codes"], rows["values"], rows["name_codes"], rows["counts"])
     return replace(made, pairs=np.array(pairs, np.int64).reshape(-1, 2))
 
 
 def plain_rows(design: AdditiveDesign, rows: dict[str, Any]) -> plain.AdditiveRows:
-    fine, coarse = (design.levels(*most) for most in ((15, 40, 1024), (5, 7, 0)))
+    fine, coarse = design.fine_levels, design.coarse_levels
     return plain.AdditiveRows.of(rows["values"], rows["name_codes"], fine, coarse, design.pairs)
 
 
 def plain_modes(design: AdditiveDesign) -> plain.AdditiveModes:
-    blocks = design._blocks[0]
+    blocks = design.fit_coordinates.blocks
     rows, columns = (np.cumsum([0, *(block.shape[axis] for block in blocks)]) for axis in (0, 1))
     return plain.AdditiveModes.of(rows, columns, np.concatenate([block.ravel() for block in blocks]))
 
@@ -102,7 +109,7 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
     asked = {**rows, "values": rows["values"] * rng.choice([1.0, 1e300, -3.0], rows["values"].shape)}
     asked["name_codes"] = rng.integers(0, 256, rows["name_codes"].shape).astype(np.uint8)
     for some in (rows, asked):
-        made, twin = design.rows(some["values"], some["name_codes"]), plain_rows(design, some)
+        made, twin = design.encode_rows(some["values"], some["name_codes"]), plain_rows(design, some)
         starts, index, value = (
             np.empty(made.n + 1, np.int64),
             np.empty(made.n_entries, np.uint16),
@@ -113,7 +120,7 @@ def test_compiled_loops_and_plain_twins_are_equal(case: tuple[int, ...], outputs
         dense[np.repeat(np.arange(made.n), np.diff(starts)), index] = value
         assert (dense == twin.matrix).all()
         assert made.n_entries == twin.n_entries
-    made, twin = design.rows(rows["values"], rows["name_codes"]), plain_rows(design, rows)
+    made, twin = design.encode_rows(rows["values"], rows["name_codes"]), plain_rows(design, rows)
     # whole numbers: equal
     coefficients = rng.integers(-(2**30), 2**30, (design.p, outputs))
     for one, other in (np.empty((2, made.n * outputs), np.int64),):
@@ -182,17 +189,17 @@ def test_shares_and_scores_of_pairs_are_those_of_the_plain_twins(case: tuple[int
 def test_order_of_rows_and_threads_change_no_byte(n_labels: int) -> None:
     rows = labelled(table(1, 700, 4, 2), n_labels)
     rows["words"][100:110] = rows["words"][100]  # different rows may share a hash
-    base = class_base(**rows)
-    assert class_base(**shuffled(rows, 1)).digest() == base.digest()
+    base = fit_class_base(**rows)
+    assert fit_class_base(**shuffled(rows, 1)).digest() == base.digest()
     with threads_used(3):
-        assert class_base(**shuffled(rows, 2)).digest() == base.digest()
+        assert fit_class_base(**shuffled(rows, 2)).digest() == base.digest()
 
 
 def test_order_of_rows_and_threads_change_no_byte_of_a_base_for_numbers() -> None:
     rows = targeted(table(2, 700, 4, 2))
-    base, gram = number_base(**rows)
+    base, gram = fit_number_base(**rows)
     with threads_used(3):
-        again, other = number_base(**shuffled(rows, 1))
+        again, other = fit_number_base(**shuffled(rows, 1))
     assert again.digest() == base.digest()
     assert (gram.products == other.products).all()
     assert (
@@ -214,17 +221,17 @@ def test_a_sum_of_effects_and_a_product_are_found() -> None:
         "counts": np.ones(n, np.int64),
         "words": np.sort(rng.integers(0, 2**63, n).astype(np.uint64)),
     }
-    base, _ = number_base(**rows, targets=np.rint(f * 2.0**20).astype(np.int64))
+    base, _ = fit_number_base(**rows, targets=np.rint(f * 2.0**20).astype(np.int64))
     assert [1, 2] in base.design.pairs.tolist()
     left = base.scores(values, names)[:, 0] / 2**20 - f
     assert left.std() < 0.5 * f.std()
     labels = (f + rng.logistic(size=n) * 0.3 > 0.5).astype(int)
-    classes = class_base(**rows, labels=labels, n_labels=2)
+    classes = fit_class_base(**rows, labels=labels, n_labels=2)
     assert [1, 2] in classes.design.pairs.tolist()
     assert (classes.scores(values, names).argmax(axis=1) == labels).mean() > 0.85
     # rows left out are answered by coefficients that have not seen them: worse than by those that have
     folds = (rows["words"] % np.uint64(FOLDS)).astype(np.int64)
-    crossed = base.crossed_scores(values, names, folds)[:, 0] / 2**20 - f
+    crossed = base.scores_without_folds(values, names, folds)[:, 0] / 2**20 - f
     assert left.std() < crossed.std() < 0.6 * f.std()
 
 
@@ -233,12 +240,12 @@ def test_a_sum_of_effects_and_a_product_are_found() -> None:
 def test_tables_by_byte_are_the_function_of_values(seed: int, n_ordered: int, n_names: int, n_labels: int) -> None:
     rows = labelled(table(seed, 250, n_ordered, n_names), n_labels)
     values, names = rows["values"], rows["name_codes"]
-    base = class_base(**rows)
+    base = fit_class_base(**rows)
     known = [np.unique(column[~np.isnan(column)]) for column in values.T]
     middles = [np.append(np.nan, own) for own in known]
     steps = [np.where(np.isnan(x), 0, 1 + np.searchsorted(own, x)) for own, x in zip(known, values.T, strict=True)]
     coded = np.ascontiguousarray(np.column_stack([*steps, names, np.zeros(250)]).astype(np.uint8))
-    tables = base.design.step_tables(base.coefficients, middles)
+    tables = base.design.tabulate(base.coefficients, middles)
     np.testing.assert_array_equal(
         with_all_labels(plain.table_scores(tables, coded), n_labels), base.scores(values, names)
     )
@@ -258,34 +265,34 @@ def test_tables_by_byte_are_the_function_of_values(seed: int, n_ordered: int, n_
 
 def test_a_memory_of_sums_forgets_exactly() -> None:
     rows = targeted(table(4, 800, 3, 1))
-    base, gram = number_base(**rows)
+    base, gram = fit_number_base(**rows)
     own = rows["values"][:300], rows["name_codes"][:300], rows["targets"][:300]
-    less = gram - gram_of(base.design, *own, rows["counts"][:300])
-    rest = gram_of(base.design, *(rows[name][300:] for name in ("values", "name_codes", "targets", "counts")))
+    less = gram - compute_gram(base.design, *own, rows["counts"][:300])
+    rest = compute_gram(base.design, *(rows[name][300:] for name in ("values", "name_codes", "targets", "counts")))
     assert (less.products == rest.products).all()
     assert (less.targets == rest.targets).all()
     assert (less.squares, less.n) == (rest.squares, rest.n)
-    assert (solved(base.design, base.penalties, gram) == base.coefficients).all()
-    assert (solved(base.design, base.penalties, less - rest) == 0).all()
+    assert (solve_coefficients(base.design, base.penalties, gram) == base.coefficients).all()
+    assert (solve_coefficients(base.design, base.penalties, less - rest) == 0).all()
     with pytest.raises(OverflowError, match="above 2"):
-        gram_of(base.design, *own[:2], np.full(300, 2**50), rows["counts"][:300])
+        compute_gram(base.design, *own[:2], np.full(300, 2**50), rows["counts"][:300])
 
 
 def test_copies_of_a_row_lie_in_all_folds() -> None:
     words, counts = np.array([7, 2**64 - 1, 10], np.uint64), np.array([1, 12, 10**12])
-    found = fold_counts(words, counts)
+    found = count_in_folds(words, counts)
     assert (found.sum(axis=0) == counts).all()
     assert (np.ptp(found, axis=0) <= 1).all()
-    fewer = fold_counts(words, counts - 1)
+    fewer = count_in_folds(words, counts - 1)
     assert ((found - fewer).sum(axis=0) == 1).all()  # the copy with the highest number goes
 
 
 @pytest.mark.parametrize("make", ["classes", "numbers"])
 def test_a_base_comes_back_from_its_arrays_and_damage_is_refused(make: str) -> None:
     rows = table(5, 300, 3, 2)
-    base = class_base(**labelled(rows, 2)) if make == "classes" else number_base(**targeted(rows))[0]
-    described, arrays = base.described(), base.arrays()
-    again = AdditiveBase.restored(described, StoredArrays(arrays))
+    base = fit_class_base(**labelled(rows, 2)) if make == "classes" else fit_number_base(**targeted(rows))[0]
+    described, arrays = base.describe(), base.arrays()
+    again = AdditiveBase.from_stored(described, StoredArrays(arrays))
     assert again.digest() == base.digest()
     assert (again.scores(rows["values"], rows["name_codes"]) == base.scores(rows["values"], rows["name_codes"])).all()
     wrong: list[tuple[dict[str, Any], dict[str, NDArray[Any]]]] = [
@@ -302,7 +309,7 @@ def test_a_base_comes_back_from_its_arrays_and_damage_is_refused(make: str) -> N
     ]
     for description, stored in wrong:
         with pytest.raises(ValueError, match=r"."):
-            AdditiveBase.restored(description, StoredArrays(stored))
+            AdditiveBase.from_stored(description, StoredArrays(stored))
 
 
 @pytest.mark.parametrize(
@@ -330,10 +337,10 @@ def test_odd_tables_have_a_base(values: NDArray[Any], names: NDArray[Any]) -> No
         "words": np.arange(n, dtype=np.uint64),
     }
     for n_labels in (1, 2, 256):
-        base = class_base(**rows, labels=np.arange(n) % n_labels, n_labels=n_labels)
+        base = fit_class_base(**rows, labels=np.arange(n) % n_labels, n_labels=n_labels)
         assert base.scores(values, rows["name_codes"]).shape == (n, n_labels)
-        assert AdditiveBase.restored(base.described(), StoredArrays(base.arrays())).digest() == base.digest()
-    base, gram = number_base(**rows, targets=np.arange(n) * 1000)
+        assert AdditiveBase.from_stored(base.describe(), StoredArrays(base.arrays())).digest() == base.digest()
+    base, gram = fit_number_base(**rows, targets=np.arange(n) * 1000)
     assert gram.n == n
     assert np.abs(base.scores(values, rows["name_codes"])).max(initial=0) < 2**20
 
@@ -341,15 +348,15 @@ def test_odd_tables_have_a_base(values: NDArray[Any], names: NDArray[Any]) -> No
 def test_a_fold_without_rows_and_a_constant_target() -> None:
     rows = table(6, 50, 2, 1)
     rows["words"], rows["counts"] = np.arange(50, dtype=np.uint64) * FOLDS, np.ones(50, np.int64)  # all in fold 0
-    base = class_base(**labelled(rows, 2))
+    base = fit_class_base(**labelled(rows, 2))
     assert np.abs(base.crossed[0][1:]).max(initial=0) <= NAT
-    constant, _ = number_base(**rows, targets=np.full(50, 12345))
+    constant, _ = fit_number_base(**rows, targets=np.full(50, 12345))
     assert np.abs(constant.scores(rows["values"], rows["name_codes"]) - 12345).max() <= 1
 
 
 def test_wide_tables_have_few_coordinates_in_each_column() -> None:
     rows = table(7, 120, 300, 0)
-    base, _ = number_base(**targeted(rows))
+    base, _ = fit_number_base(**targeted(rows))
     assert base.design.p <= 1000
     assert max(map(len, base.design.knots)) == 2
 
@@ -358,11 +365,11 @@ def test_a_row_that_goes_rarely_moves_a_knot() -> None:
     rng = np.random.default_rng(0)
     values, counts = rng.normal(size=(500, 1)), np.ones(500, np.int64)
     codes, nothing = codes_of(1, 0), np.empty((500, 0), np.uint8)
-    knots = AdditiveDesign.chosen(codes, values, nothing, counts).knots[0]
+    knots = choose_design(codes, values, nothing, counts).knots[0]
     moved = 0
     for row in range(0, 500, 10):
         rest = np.delete(values, row, axis=0)
-        found = AdditiveDesign.chosen(codes, rest, nothing[1:], counts[1:]).knots[0]
+        found = choose_design(codes, rest, nothing[1:], counts[1:]).knots[0]
         moved += len(set(knots.tolist()) ^ set(found.tolist()))
     assert 12 <= len(knots) <= 15
     assert moved < 50 * 2 * len(knots) / 20

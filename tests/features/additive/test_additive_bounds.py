@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo.features.additive import class_base, fit_classes
-from hammemo.features.additive.additive import MAX_COEFFICIENT, AdditiveDesign, row_scores, whole_coefficients
+from hammemo.features.additive import fit_class_base, fit_classes
+from hammemo.features.additive.additive_base import round_coefficients, score_rows
+from hammemo.features.additive.design import MAX_COEFFICIENT, AdditiveDesign
 from hammemo.features.additive.label_base import LabelBase
 from hammemo.features.additive.levels import HAT
-from hammemo.features.additive.penalties import next_pairs
+from hammemo.features.additive.penalties import choose_pairs
 from hammemo.features.cells.column_codes import ColumnCodes
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -31,15 +32,15 @@ def test_no_score_leaves_64_bits(n_columns: int) -> None:
     most = design.largest_coefficient(2)
     assert most == MAX_COEFFICIENT or n_columns > 1300
     values = np.array([[1e9], [-1e9]]).repeat(n_columns, axis=1)  # behind the outer knots: -1024 and 2048
-    rows = design.rows(values, np.empty((2, 0), np.uint8))
+    rows = design.encode_rows(values, np.empty((2, 0), np.uint8))
     coefficients = np.full((design.p, 1), most)
     coefficients[1::2] *= -1  # of the first knots
-    found = row_scores(rows, coefficients)[:, 0].tolist()
+    found = score_rows(rows, coefficients)[:, 0].tolist()
     high = HAT * most + 3 * HAT * most * n_columns
     low = HAT * most - 3 * HAT * most * n_columns
     assert high < 2**62
     assert found == [(high + HAT // 2) // HAT, (low + HAT // 2) // HAT]
-    assert whole_coefficients(np.array([1e30, -1e30]), 1.0, most).tolist() == [most, -most]
+    assert round_coefficients(np.array([1e30, -1e30]), 1.0, most).tolist() == [most, -most]
 
 
 @pytest.mark.parametrize("n_labels", [3, 2**12, 2**20])
@@ -52,7 +53,7 @@ def test_no_centred_score_leaves_64_bits(n_labels: int) -> None:
     scores[0, 0] = score
     base = LabelBase(None, Vocabulary(np.arange(3)), np.ones(3, np.int64))  # type: ignore[arg-type]
     expected = [(s * 3 - sum(scores[0].tolist())) / (3 * 65536) for s in scores[0].tolist()]
-    assert base._centred(scores)[0].tolist() == expected
+    assert base._center(scores)[0].tolist() == expected
 
 
 def test_a_pair_is_found_among_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,15 +73,15 @@ def test_a_pair_is_found_among_any_number_of_rows(monkeypatch: pytest.MonkeyPatc
     }
     first_choices = []
 
-    def choose(*arguments: Any) -> Any:
-        _, _, left, spread, *_ = arguments
-        assert max(sum(map(abs, left[:, 0].tolist())), sum(spread[:, 0].tolist())) < 2**62
-        first_choices.append(next_pairs(*arguments)[0].tolist())
+    def choose(*arguments: Any, residuals: Any, variances: Any, **named: Any) -> Any:
+        assert max(sum(map(abs, residuals[:, 0].tolist())), sum(variances[:, 0].tolist())) < 2**62
+        pairs = choose_pairs(*arguments, residuals=residuals, variances=variances, **named)
+        first_choices.append(pairs[0].tolist())
         return np.empty((0, 2), np.int64)
 
-    monkeypatch.setattr(fit_classes, "next_pairs", choose)
+    monkeypatch.setattr(fit_classes, "choose_pairs", choose)
     for copies in (2**10, 2**35, 2**43):
-        class_base(**rows, counts=np.full(n, copies))
+        fit_class_base(**rows, counts=np.full(n, copies))
     assert first_choices == [[1, 2]] * 3
 
 

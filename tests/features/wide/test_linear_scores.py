@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from hammemo.features.additive.additive import FOLDS
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide import fit_scores as fitting
 from hammemo.features.wide.choose_columns import choose_narrowing
 from hammemo.features.wide.scaling import UNIT, Scaling

@@ -68,9 +68,9 @@ class AdditiveRows:
     ) -> AdditiveRows:
         """Return rows with these values and bytes of names."""
         blocks = [np.full((len(values), 1), HAT)]
-        for size, (level, right) in zip(fine.sizes.tolist(), fine.places(values, names), strict=True):
+        for size, (level, right) in zip(fine.sizes.tolist(), fine.locate(values, names), strict=True):
             blocks.append(_scattered(len(values), size, level >= 0, [(level, HAT - right), (level + 1, right)]))
-        places = coarse.places(values, names)
+        places = coarse.locate(values, names)
         for first, second in pairs.tolist():
             (a, right_a), (b, right_b) = places[first], places[second]
             width, both = int(coarse.sizes[second]), right_a * right_b // HAT
@@ -187,14 +187,14 @@ def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float
 def table_scores(tables: StepTables, rows: NDArray[np.uint8]) -> Ints:
     """Return the scores of rows by the tables of a function, rounded: (m, outputs)."""
     total = np.tile(tables.constant, (len(rows), 1))
-    for _, added in tables.terms(rows):
+    for _, added in tables.iterate_terms(rows):
         total += added
     return (total + HAT // 2) >> 10
 
 
 def add_ratios(answers: BaseAnswers, rows: NDArray[np.uint8], totals: Floats) -> None:
     """Do what `BaseAnswers.add` does."""
-    totals += answers.weights * answers.base.ratios_of(table_scores(answers.tables, rows), answers.labels)
+    totals += answers.weights * answers.base.ratios_from_scores(table_scores(answers.tables, rows), answers.labels)
 
 
 def _scattered(n: int, size: int, held: Bools, entries: list[tuple[Any, Any]]) -> Ints:

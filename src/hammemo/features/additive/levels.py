@@ -1,4 +1,12 @@
-"""Where values lie between the levels of their columns: between two knots, or at a name."""
+r"""Where values lie between the levels of their columns: between two knots, or at a name.
+
+A number x between the knots k and k + 1 has the *hats*
+
+.. math:: 1 - r \text{ at level } k, \qquad r \text{ at level } k + 1, \qquad
+          r = \frac{x - x_k}{x_{k+1} - x_k},
+
+in whole numbers of 1/1024.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +17,25 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo._arrays.types import Floats, Ints
 
 HAT: Final = 1024
 """Shares of levels are whole numbers of 1/1024."""
+
+
+class LevelPlaces(NamedTuple):
+    """Where the values of a column lie.
+
+    Parameters
+    ----------
+    levels : ndarray of int64, shape (m,)
+        The level at or below each value; -1 for a value that lies at none.
+    rights : ndarray of int64, shape (m,)
+        How far each value lies to the right of its level, in 1/1024 of the way to the next one.
+    """
+
+    levels: Ints
+    rights: Ints
 
 
 class Levels(NamedTuple):
@@ -26,7 +49,7 @@ class Levels(NamedTuple):
         Where the knots of each ordered column start, and the end.
     has_missing : ndarray of uint8
         For each ordered column, whether missing values have a level.
-    of_names : ndarray of uint8, shape (columns of names, 256)
+    name_levels : ndarray of uint8, shape (columns of names, 256)
         The level of each byte of a name.
     sizes : ndarray of int64
         How many levels each column has.
@@ -37,26 +60,46 @@ class Levels(NamedTuple):
     knots: Floats
     starts: Ints
     has_missing: NDArray[np.uint8]
-    of_names: NDArray[np.uint8]
+    name_levels: NDArray[np.uint8]
     sizes: Ints
     reach: int
 
-    def places(self, values: Floats, names: NDArray[np.uint8]) -> list[tuple[Array, Array]]:
-        """Return, for each column, the level of each row, -1 for none, and how far it lies to the right, in 1/1024."""
-        found: list[tuple[Array, Array]] = []
-        of_columns = np.split(self.knots, self.starts[1:-1]) if len(self.starts) > 1 else []
-        for knots, has_missing, x in zip(of_columns, self.has_missing, values.T, strict=True):
-            gone = np.isnan(x)
-            level, right = np.full(len(x), -1), np.zeros(len(x), np.int64)
-            if len(knots):
-                level = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-                low, high = 0.5 * knots[level], 0.5 * knots[level + 1]
-                width = high - low
-                with np.errstate(over="ignore"):
-                    share = (0.5 * np.where(gone, knots[0], x) - low) / np.where(width > 0, width, 1.0) * HAT
-                share = np.where(width > 0, share, 0.0)
-                right = np.rint(np.clip(share, -self.reach, HAT + self.reach)).astype(np.int64)
-            found.append((np.where(gone, len(knots) if has_missing else -1, level), np.where(gone, 0, right)))
-        for levels, codes in zip(self.of_names, names.T, strict=True):
-            found.append((levels[codes].astype(np.int64), np.zeros(len(codes), np.int64)))
-        return found
+    def locate(self, values: Floats, names: NDArray[np.uint8]) -> list[LevelPlaces]:
+        """Return where the values of each ordered column lie, then the names of each other column.
+
+        Shapes
+        ------
+        values : (m, ordered columns); names : (m, columns of names)
+        """
+        places: list[LevelPlaces] = []
+        column_knots: list[Floats] = []
+        if len(self.starts) > 1:
+            column_knots = np.split(self.knots, self.starts[1:-1])
+        columns = zip(column_knots, self.has_missing, values.T, strict=True)
+        for knots, has_missing, column in columns:
+            places.append(self._locate_numbers(column, knots, has_missing=bool(has_missing)))
+        for levels, codes in zip(self.name_levels, names.T, strict=True):
+            places.append(
+                LevelPlaces(levels[codes].astype(np.int64), np.zeros(len(codes), np.int64))
+            )
+        return places
+
+    def _locate_numbers(self, values: Floats, knots: Floats, *, has_missing: bool) -> LevelPlaces:
+        is_missing = np.isnan(values)
+        levels = np.full(len(values), -1)
+        rights = np.zeros(len(values), np.int64)
+        if len(knots):
+            levels = np.clip(np.searchsorted(knots, values, side="right") - 1, 0, len(knots) - 2)
+            # halves, because the range of two knots may be too large for a number
+            low = 0.5 * knots[levels]
+            width = 0.5 * knots[levels + 1] - low
+            halves = 0.5 * np.where(is_missing, knots[0], values)
+            with np.errstate(over="ignore"):
+                shares = (halves - low) / np.where(width > 0, width, 1.0) * HAT
+            shares = np.where(width > 0, shares, 0.0)
+            rights = np.rint(np.clip(shares, -self.reach, HAT + self.reach)).astype(np.int64)
+        missing_level = len(knots) if has_missing else -1
+        return LevelPlaces(
+            levels=np.where(is_missing, missing_level, levels),
+            rights=np.where(is_missing, 0, rights),
+        )

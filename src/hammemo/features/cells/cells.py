@@ -246,7 +246,7 @@ class Cells:
         codes = restored_codes(kinds, stored.part("codes"))
         forest = restored_forest(codes.is_name, stored.part("trees"))
         tuples = _checked_tuples(described["tuples"], kinds)
-        base = LabelBase.restored(described["base"], stored.part("base"))
+        base = LabelBase.from_stored(described["base"], stored.part("base"))
         if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
             raise ValueError("its additive base was made for other columns")
         return TreeCells(
@@ -335,7 +335,7 @@ class TreeCells(Cells):
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
         tuples = [list(site) for site in self.tuples]
-        more = {"last_word": self.last_word, "trees": True, "tuples": tuples, "base": self.base.described()}
+        more = {"last_word": self.last_word, "trees": True, "tuples": tuples, "base": self.base.describe()}
         return {**super().described(), **more}
 
     def arrays(self) -> dict[str, Array]:

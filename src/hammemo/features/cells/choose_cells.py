@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
-from hammemo.features.additive.fit_classes import class_base
+from hammemo.features.additive.fit_classes import fit_class_base
 from hammemo.features.additive.label_base import LabelBase
 from hammemo.features.cells.cells import Cells, TreeCells
 from hammemo.features.cells.column_codes import LEAST_ROWS, ColumnCodes, quantile_cuts, values_of
@@ -83,9 +83,18 @@ def _base(
     n_scores: int,
 ) -> LabelBase:
     """Return the additive base for these distinct rows of examples, which have these bytes and occur so often."""
-    labels, plain = examples.label_ranks[rows], codes.plain(coded)
+    values, name_codes = codes.plain(coded)
     with progress_bar("Fitting an additive base"):
-        function = class_base(codes, *plain, labels, len(examples.labels), counts, words, n_scores=n_scores)
+        function = fit_class_base(
+            codes,
+            values=values,
+            name_codes=name_codes,
+            labels=examples.label_ranks[rows],
+            n_labels=len(examples.labels),
+            counts=counts,
+            words=words,
+            n_scores=n_scores,
+        )
     return LabelBase(function, examples.labels, examples.label_counts())
 
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from hammemo import _native
-from hammemo.features.additive.additive import FOLDS, NAT
+from hammemo.features.additive.additive_base import NAT
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide.scaling import UNIT, Scaling
 from hammemo.features.wide.scores import COEFFICIENT_BITS, LinearScores
 

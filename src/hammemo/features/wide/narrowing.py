@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.features.additive.additive import FOLDS
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide.scores import LinearScores
 from hammemo.tokens.columns import LARGEST, ColumnKind
 from hammemo.tokens.contexts import Contexts, Examples

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.features.additive.additive import FOLDS
+from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide.scaling import Scaling
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo.explain.bar_plot import draw_bars
+from hammemo.features.additive.label_base import RowBytes
 from hammemo.features.cells import TreeCells
 from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
@@ -222,8 +223,8 @@ def _of_columns(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     of_base = vote.base_weights(reader.labels)
     if of_base is None:
         return found, rule.base, rows.labels, rows.multiplicity
-    coded = cells.codes.rows(examples.contexts), cells.codes.step_middles
-    added = of_base * cells.base.crossed_contributions(
+    coded = RowBytes(cells.codes.rows(examples.contexts), cells.codes.step_middles)
+    added = of_base * cells.base.contributions_without_folds(
         coded, words[:_MAX_TREE_EXAMPLES], reader.labels
     )
     found += added

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from hammemo.features.additive.fit_numbers import solved
+from hammemo.features.additive.fit_numbers import solve_coefficients
 from hammemo.features.additive.levels import HAT
 from hammemo.features.cells.number_trees import column_values, leaf_sums, leaf_values
 from hammemo.votes.number_answers import NumberAnswers, SeenRows
@@ -58,7 +58,7 @@ def remember(state: NumberState, name: str, make: Callable[[NumberState], T]) ->
 
 def _solve(state: NumberState) -> NumberAnswers:
     layout, vote, gram = state.layout, state.vote, state.memory.gram
-    live = solved(layout.base.design, layout.base.penalties, gram)
+    live = solve_coefficients(layout.base.design, layout.base.penalties, gram)
     return NumberAnswers(
         codes=layout.codes,
         narrowing=layout.narrowing,

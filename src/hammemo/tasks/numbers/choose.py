@@ -12,8 +12,8 @@ import numpy as np
 from hammemo._arrays.wide_sums import exact_sum
 from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
-from hammemo.features.additive import Gram, number_base
-from hammemo.features.additive.fit_numbers import check_row_total
+from hammemo.features.additive import Gram, fit_number_base
+from hammemo.features.additive.gram import check_row_total
 from hammemo.features.cells.choose_cells import GROWING_ROWS
 from hammemo.features.cells.column_codes import ColumnCodes
 from hammemo.features.cells.forest import grown_forest
@@ -154,7 +154,14 @@ def _chosen(
         whole_targets(targets, center, exponent),
     )
     with progress_bar("Fitting the additive base"):
-        base, gram = number_base(codes, rows.values, rows.names, whole, counts, words)
+        base, gram = fit_number_base(
+            codes,
+            values=rows.values,
+            name_codes=rows.names,
+            targets=whole,
+            counts=counts,
+            words=words,
+        )
     mean = exact_sum(whole, counts) // int(counts.sum())
     left, m = what_is_left(base, mean, rows, whole, words), min(len(targets), GROWING_ROWS)
     seen, of_rows = (np.ascontiguousarray(rows.codes[:m].T), codes.is_name), (counts[:m], words[:m])

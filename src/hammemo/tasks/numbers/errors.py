@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.features.additive.additive import FOLDS, row_scores
-from hammemo.features.additive.fit_numbers import gram_of, solved
+from hammemo.features.additive.additive_base import score_rows
+from hammemo.features.additive.base_folds import FOLDS
+from hammemo.features.additive.fit_numbers import compute_gram, solve_coefficients
 from hammemo.features.additive.levels import HAT
 from hammemo.features.cells.error_sizes import ErrorSizes
 from hammemo.features.cells.forest import KINDS, out_of_bag
@@ -155,9 +156,13 @@ def _live_base(state: NumberState, rows: NumberRows) -> Floats:
     scores = np.zeros(len(rows.whole))
     for fold in range(FOLDS):
         own = np.flatnonzero(folds == fold)
-        in_fold = gram_of(base.design, values[own], names[own], rows.whole[own], rows.counts[own])
-        coefficients = solved(base.design, base.penalties, state.memory.gram - in_fold)
-        scores[own] = row_scores(base.design.rows(values[own], names[own]), coefficients)[:, 0]
+        in_fold = compute_gram(
+            base.design, values[own], names[own], rows.whole[own], rows.counts[own]
+        )
+        coefficients = solve_coefficients(base.design, base.penalties, state.memory.gram - in_fold)
+        scores[own] = score_rows(base.design.encode_rows(values[own], names[own]), coefficients)[
+            :, 0
+        ]
     return scores
 
 

@@ -20,8 +20,10 @@ import numpy as np
 from hammemo._arrays.array_digest import array_digest
 from hammemo._versions import Cached, cached_property
 from hammemo.edits.task import DoesNotFitError
-from hammemo.features.additive.additive import FOLDS, AdditiveBase
-from hammemo.features.additive.fit_numbers import Gram, check_row_total, gram_of
+from hammemo.features.additive.additive_base import AdditiveBase
+from hammemo.features.additive.base_folds import FOLDS
+from hammemo.features.additive.fit_numbers import compute_gram
+from hammemo.features.additive.gram import Gram, check_row_total
 from hammemo.features.cells.cells import restored_codes
 from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, token_values
 from hammemo.features.cells.error_sizes import ErrorSizes
@@ -95,7 +97,7 @@ def what_is_left(
 ) -> tuple[Ints, ...]:
     """Return what the frozen base, without the fold of each row, and the frozen mean leave of targets."""
     folds = (words % np.uint64(FOLDS)).astype(np.int64)
-    return whole - base.crossed_scores(rows.values, rows.names, folds)[:, 0], whole - mean
+    return whole - base.scores_without_folds(rows.values, rows.names, folds)[:, 0], whole - mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ class NumberLayout(Cached):
             "exponent": self.exponent,
             "last_word": self.last_word,
             "mean": self.mean,
-            "base": self.base.described(),
+            "base": self.base.describe(),
         }
 
     def arrays(self) -> dict[str, Array]:
@@ -212,7 +214,7 @@ class NumberLayout(Cached):
                 "the unit of its targets, or the hash of its last growing row, is not valid"
             )
         codes = restored_codes(kinds, stored.part("codes"))
-        base = AdditiveBase.restored(described["base"], stored.part("base"))
+        base = AdditiveBase.from_stored(described["base"], stored.part("base"))
         if len(codes.pairs) or base.n_labels or len(base.design.knots) != codes.n_ordered:
             raise ValueError("its base is not one of these columns")
         if tuple(base.design.owners) != codes.plain_owners():
@@ -316,7 +318,7 @@ class NumberMemory:
             held.changed(forest, leaves, left, times) for held, forest, leaves, left in parts
         )
         if known is None:
-            known = gram_of(
+            known = compute_gram(
                 layout.base.design, rows.rows.values, rows.rows.names, rows.whole, rows.counts
             )
         gram = self.gram + known if sign > 0 else self.gram - known
@@ -339,7 +341,7 @@ class NumberMemory:
     @classmethod
     def restored(cls, layout: NumberLayout, stored: StoredArrays) -> NumberMemory:
         """Return the memory of a file, checked: undo `arrays`."""
-        gram = Gram.restored(layout.base.design.p, stored)
+        gram = Gram.from_stored(layout.base.design.p, stored)
         cells = (
             NumberCells.restored(forest, stored.part(f"cells.{part}"), gram.n)
             for part, forest in enumerate(layout.forests)
