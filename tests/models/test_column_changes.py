@@ -345,3 +345,16 @@ def test_without_rows_numbers_are_forgotten_as_names_are(values: Any, params: An
     with pytest.raises(NotStoredError):
         clf.forget([["u", values[1]], ["u", values[1]], ["u", values[1]]], ["a"] * 3)
     assert clf.memory_.label_counts.sum() == 3
+
+
+def test_first_values_of_a_column_get_the_warnings_of_a_first_table() -> None:
+    days = [f"2024-{1 + k % 12:02d}-{1 + k % 28:02d}" for k in range(N)]
+    clf = MemoryClassifier().fit(framed([None] * N), LABELS)
+    with pytest.warns(UserWarning, match="Column 'value' holds dates as strings.*pd.to_datetime"):
+        clf.partial_fit(framed(days), LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.partial_fit(framed(days), LABELS)
+    clf = MemoryClassifier().fit(listed([None] * N), LABELS)
+    with pytest.warns(UserWarning, match="Column 1 holds numbers.* and 'NA'.*pd.to_numeric"):
+        clf.partial_fit(listed([*(str(k / 7) for k in range(N - 1)), "NA"]), LABELS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import tee
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 import numpy as np
 
 from hammemo.cli.console import progress_bar
+from hammemo.edits.column_changes import places_without_values
 from hammemo.edits.editing import known_state, take_state
 from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import NotStoredError
@@ -27,9 +28,11 @@ from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
+from hammemo.tokens.text_evidence import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
@@ -117,7 +120,10 @@ def learn_batches(
     A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
     cannot be read twice, such as standard input, is chosen from while all rows are kept.
     """
-    fresh, schema = known_state(model) is None, reading.schema
+    fresh = known_state(model) is None
+    if not fresh and isinstance(reading.schema, TableSchema):
+        reading = replace(reading, schema=open_columns(model, reading.schema))
+    schema = reading.schema
     if isinstance(model, MemoryRegressor):
         return _learn_targets(model, reading)
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
@@ -142,13 +148,11 @@ def learn_batches(
                 continue
             if known_state(model) is None:
                 check_column_names(batch.columns)
-                with (
-                    numbers_of(model, batch.kinds, _types_of(X, batch.kinds)),
-                    name_columns_in_warnings(batch.columns),
-                ):
+                with numeric_columns(model, batch.kinds), name_columns_in_warnings(batch.columns):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
+                declare_types(model, _types_of(X, batch.kinds))
             else:
-                with name_columns_in_warnings(batch.columns):
+                with _decide_like(model, schema, batch.kinds), name_columns_in_warnings(batch.columns):
                     model.partial_fit(X, y, choose=once)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             formats = batch.formats
@@ -165,19 +169,35 @@ def learn_batches(
         schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
     elif fresh:
         schema = replace(schema, kinds=known_kinds(kinds))
+    elif isinstance(schema, TableSchema):
+        schema = with_decided_columns(schema, kinds, formats)
     return schema, {"examples": learnt}
+
+
+def open_columns(model: Learner, schema: TableSchema) -> TableSchema:
+    """Return the schema of a model, where rows to come decide the kinds of columns that have no value yet."""
+    return schema.with_open_columns(places_without_values(model.state), model.numeric)
+
+
+def with_decided_columns(schema: TableSchema, kinds: str, formats: tuple[tuple[int, str], ...]) -> TableSchema:
+    """Return the schema of a model after rows have decided open columns; `kinds` are those of the rows."""
+    pairs = zip(schema.kinds, kinds, strict=True)
+    decided = "".join(new if old == UNKNOWN else old for old, new in pairs)
+    return replace(schema, kinds=known_kinds(decided), learned_formats=formats)
 
 
 def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, dict[str, Any]]:
     """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
     schema, fresh, learnt, read, kinds = reading.schema, known_state(model) is None, 0, [], ""
+    formats: tuple[tuple[int, str], ...] = ()
     with progress_bar("Learning") as tell:
         for batch in reading.examples():
+            kinds = merged_kinds(kinds, batch.kinds)
+            formats = batch.formats
             if fresh:
                 read.append(batch)
-                kinds = merged_kinds(kinds, batch.kinds)
             else:
-                with name_columns_in_warnings(batch.columns):
+                with _decide_like(model, schema, batch.kinds), name_columns_in_warnings(batch.columns):
                     model.partial_fit(batch.X, batch.y, choose=False)
             learnt += len(batch.y)
             tell(learnt, None)
@@ -187,9 +207,12 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         columns = read[0].columns
         check_column_names(columns)
         X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
-        with numbers_of(model, kinds, _types_of(X, kinds)), name_columns_in_warnings(columns):
+        with numeric_columns(model, kinds), name_columns_in_warnings(columns):
             model.fit(X, y)
-        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=read[0].formats)
+        declare_types(model, _types_of(X, kinds))
+        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
+    elif isinstance(schema, TableSchema):
+        schema = with_decided_columns(schema, kinds, formats)
     return schema, {"examples": learnt}
 
 
@@ -201,15 +224,24 @@ def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | N
 
 
 @contextmanager
-def numbers_of(model: Learner, kinds: str, types: Any) -> Iterator[None]:
-    """Tell the model which columns are numbers, and their types; its parameter is what the user said, as in Python."""
+def numeric_columns(model: Learner, kinds: str) -> Iterator[None]:
+    """Tell the model which columns are numbers; then its parameter is again what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
     try:
         yield
     finally:
         model.set_params(numeric=said)
-    if not model.state.columns.packed:  # packed rows are numbers, whose kinds are not decided again
+
+
+def _decide_like(model: Learner, schema: Schema, kinds: str) -> AbstractContextManager[None]:
+    """Let a model decide columns without values as the file that it learns was read; others stay what they are."""
+    return numeric_columns(model, kinds) if UNKNOWN in schema.kinds else nullcontext()
+
+
+def declare_types(model: Learner, types: Any) -> None:
+    """Set in which types the values of columns came; packed rows are numbers, whose kinds are not decided again."""
+    if not model.state.columns.packed:
         take_state(model, model.state.with_changes(columns=replace(model.state.columns, types=types)))
 
 

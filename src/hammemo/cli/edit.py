@@ -77,7 +77,9 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
         if edit.refit:
             check_can_refit(learner, edit.model)  # before anything is read
         if verb == "added":
-            changed = learn_batches(learner, reading)[1]["examples"]
+            schema, facts_of_learning = learn_batches(learner, reading)
+            opened.take_columns_of(schema)
+            changed = facts_of_learning["examples"]
         elif by_id:
             read(evidence.note)
             before = learner.state.n_examples

@@ -12,6 +12,8 @@ from hammemo.cli.options import AsJson, KeyFile, Refit, Wait, argument, option, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hammemo.cli.models import OpenModel
+
 
 def merge_models(
     models: Annotated[list[Path], argument("MODEL", "Model files of the same layout.")],
@@ -27,10 +29,10 @@ def merge_models(
     from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
 
-    def combine(path: Path, operation: Callable[[Any], Any]) -> None:
-        other = open_model(path, key).learner(path)
+    def combine(path: Path, operation: Callable[[Any], Any]) -> OpenModel:
+        other = open_model(path, key)
         try:
-            operation(other)
+            operation(other.learner(path))
         except LayoutError as error:
             raise LayoutError(
                 f"{path} and {models[0]} cannot be added: {str(error).rstrip('.')}. Fit one with --layout and the "
@@ -40,6 +42,7 @@ def merge_models(
             raise NotStoredError(
                 f"{path} cannot be subtracted: its examples are not in the sum. Nothing was written."
             ) from error
+        return other
 
     check_model_writable(out)
     key = read_key(key_file)
@@ -49,7 +52,7 @@ def merge_models(
         whole = open_model(models[0], key)
         learner = whole.learner(models[0])
         for path in models[1:]:
-            combine(path, learner.merge)
+            whole.take_kinds_of(combine(path, learner.merge))
         for path in minus or ():
             combine(path, learner.unmerge)
         refitted, said = fit_again(learner, models[0]) if refit else ({}, "")

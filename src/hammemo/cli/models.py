@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -67,6 +67,17 @@ class OpenModel:
         labels = {} if isinstance(self.model, MemoryRegressor) else {"labels": len(self.model.classes_)}
         return {"examples": self.model.state.n_examples, **labels}
 
+    def take_columns_of(self, schema: Schema) -> None:
+        """Let later rows be read as rows were that decided columns without values; options stay what they are."""
+        if isinstance(self.schema, TableSchema) and isinstance(schema, TableSchema):
+            self.schema = replace(self.schema, kinds=schema.kinds, learned_formats=schema.learned_formats)
+
+    def take_kinds_of(self, other: OpenModel) -> None:
+        """Let rows be read by the kinds that the model has after a merge with another one."""
+        if isinstance(self.schema, TableSchema) and isinstance(other.schema, TableSchema):
+            formats = other.schema.learned_formats
+            self.schema = self.schema.with_kinds_of_model(self.model.state.columns.kinds, formats)
+
     def left_to_do(self, path: Path) -> str:
         """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
         if not isinstance(self.model, Learner) or not self.model.state.stale:
@@ -125,6 +136,9 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
         columns = name_columns(model, None)
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
+    if isinstance(model, Learner) and isinstance(opened.schema, TableSchema):
+        # Python may have taught the model kinds that its notes do not have
+        opened.schema = opened.schema.with_kinds_of_model(model.state.columns.kinds)
     return opened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from hammemo.cli.console import UsageError, print_result, say_where_from, shown_facts
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
@@ -88,6 +88,7 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
 
     The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
     """
+    from hammemo.cli.batches import open_columns
     from hammemo.sources.schemas import TableSchema
 
     model, target = sync.model, sync.target
@@ -101,10 +102,11 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
                     f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
                 )
             sources, position = table.sources(given.file_format)
-            rows = _all_rows(schema, sources, given.file_format, opened.h)
-            if evidence.is_done(opened, repeats=lambda: _synced(learner, schema, rows, dry_run=True).is_equal):
+            rows = _read_rows(open_columns(learner, schema), sources, given.file_format, opened.h)
+            if evidence.is_done(opened, repeats=lambda: _sync_rows(learner, rows, dry_run=True).is_equal):
                 return
-            synced = _synced(learner, schema, rows, dry_run=sync.dry_run, position=position, refit=sync.refit)
+            synced = _sync_rows(learner, rows, dry_run=sync.dry_run, position=position, refit=sync.refit)
+            opened.take_columns_of(rows.schema)
             is_same = synced.is_equal and not sync.refit and position is None and sync.out is None
             writes = evidence.is_signed or not (sync.dry_run or is_same)
             if writes:
@@ -119,24 +121,45 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
-def _all_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> tuple[Array, Array]:
-    """Return all rows of a table and their labels."""
+class _TableRows(NamedTuple):
+    """All rows of a table, their labels or targets, and how they were read."""
+
+    schema: TableSchema
+    X: Array
+    y: Array
+
+
+def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> _TableRows:
+    """Read all rows of a table; they decide the kinds of open columns."""
     import numpy as np
 
+    from hammemo.cli.batches import with_decided_columns
+    from hammemo.sources.kinds import merged_kinds
     from hammemo.tokens.contexts import joined
 
     batches = list(schema.examples(sources, file_format))
     if not batches:
-        return np.empty((0, h), object), np.empty(0, object)
-    return joined([batch.X for batch in batches]), joined([batch.y for batch in batches])
+        return _TableRows(schema, np.empty((0, h), object), np.empty(0, object))
+    kinds = ""
+    for batch in batches:
+        kinds = merged_kinds(kinds, batch.kinds)
+    schema = with_decided_columns(schema, kinds, batches[0].formats)
+    return _TableRows(schema, joined([batch.X for batch in batches]), joined([batch.y for batch in batches]))
 
 
-def _synced(model: Learner, schema: TableSchema, rows: tuple[Array, Array], **how: Any) -> Synced:
+def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
-    from hammemo.cli.batches import numbers_of
+    from hammemo.cli.batches import declare_types, numeric_columns
+    from hammemo.tokens.column_evidence import HowGiven
 
-    with numbers_of(model, schema.kinds, model.state.columns.types):
-        return model.sync(*rows, **how)
+    before = model.state.columns.types
+    with numeric_columns(model, rows.schema.kinds):
+        synced = model.sync(rows.X, rows.y, **how)
+    after = model.state.columns.types
+    if before is not None and after is not None:
+        pairs = zip(before, after, strict=True)
+        declare_types(model, "".join(new if old == HowGiven.UNTYPED else old for old, new in pairs))
+    return synced
 
 
 def _note(synced: Synced, evidence: ReceiptFiles) -> None:

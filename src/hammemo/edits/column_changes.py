@@ -26,7 +26,7 @@ from hammemo.tokens.columns import ColumnKind, table_columns
 from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.token_types import TokenTypes
-from hammemo.tokens.user_input import ReadingRules, evidence_of
+from hammemo.tokens.user_input import ReadingRules, evidence_of, warn_of_names
 from hammemo.tokens.zones import UTC_NAME
 
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, 
 def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: bool) -> ColumnSchema:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
-    Without `choose`, only columns that cannot stay names become of another kind.
+    Without `choose`, only columns without values become of another kind: those that get times, which cannot be names,
+    and those that `numeric` lists.
     """
     columns = state.columns
     if not can_decide(state) or not (choose or _UNTYPED in (columns.types or "")):
@@ -154,11 +155,26 @@ def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: boo
     held = evidence(state)
     together = held.plus(shown)
     empty = [content == Holds.NOTHING for content in held.contents]
-    after = "".join(
-        new if (choose and old == ColumnKind.NAMES) or (is_empty and (choose or holds_time(column))) else old
-        for old, new, is_empty, column in zip(before, together.kinds(numbers), empty, listed, strict=True)
-    )
-    return columns.with_types_of(together).of_kinds(after)
+    after = list(before)
+    first_names = set()
+    for j, new in enumerate(together.kinds(numbers)):
+        can_change = choose or holds_time(listed[j]) or (numbers is not None and j in numbers)
+        if (choose and before[j] == ColumnKind.NAMES) or (empty[j] and can_change):
+            after[j] = new
+        if empty[j] and shown.contents[j] != Holds.NOTHING and after[j] == ColumnKind.NAMES:
+            first_names.add(j)
+    if first_names:  # these are their first values, so they get the warnings that a first table gets
+        warn_of_names(settings, X, listed, "".join(after), first_names)
+    return columns.with_types_of(together).of_kinds("".join(after))
+
+
+def places_without_values(state: AnyState) -> set[int]:
+    """Return the places of columns whose kind the first values to come decide: all of theirs are missing so far."""
+    types = state.columns.types
+    if types is None or _UNTYPED not in types or not can_decide(state):
+        return set()
+    pairs = zip(types, evidence(state).contents, strict=True)
+    return {j for j, (how, content) in enumerate(pairs) if how == _UNTYPED and content == Holds.NOTHING}
 
 
 def waits_for(settings: ReadingRules, state: AnyState, row: Sequence[Any]) -> bool:

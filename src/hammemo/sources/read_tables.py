@@ -234,13 +234,6 @@ class Batch:
             ways = "Give it one, drop the row, or use missing='token' for a token of its own."
         raise ValueError(f"{self.place(row)}: column {name!r} has no value. {ways}")
 
-    def has_times(self, name: str) -> bool:
-        """Return whether a column holds times, which are no tokens."""
-        values = self.column(name)
-        if values.dtype.kind != "O":
-            return False  # whole numbers: there is no value to look at
-        return any(isinstance(value, date) for value in values)
-
     def _check_types(self, name: str, values: Array) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
             return

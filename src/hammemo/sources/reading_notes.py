@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.date_formats import check_format
-from hammemo.tokens.text_evidence import NA_TEXTS, Doubt, describe_missing, quote_texts
+from hammemo.tokens.text_evidence import NA_TEXTS, UNKNOWN, Doubt, describe_missing, quote_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -204,7 +204,8 @@ def check_formatted_columns(
 ) -> None:
     """Refuse a format for a column that is not there, or that the model has not learned as dates.
 
-    `kinds` are those of the columns; empty while they are open. `time` is a column that may be beside them.
+    `kinds` are those of the columns, `UNKNOWN` for open ones; empty while all are open. `time` is a column that may be
+    beside them.
     """
     for name, _ in formats:
         if name == time and name not in columns:
@@ -212,8 +213,8 @@ def check_formatted_columns(
         if name not in columns:
             known = ", ".join(columns[:_SHOWN_COLUMNS])
             raise ValueError(f"date_format= names the column {name!r}, which is none of the context: {known}.")
-        kind = kinds[list(columns).index(name)] if kinds else ColumnKind.DATES
-        if kind != ColumnKind.DATES:
+        kind = kinds[list(columns).index(name)] if kinds else UNKNOWN
+        if kind not in (ColumnKind.DATES, UNKNOWN):
             learned = "numbers" if kind == ColumnKind.NUMBERS else "names"
             raise ValueError(
                 f"date_format= names the column {name!r}, which was learned as {learned}: leave it out, or fit again "

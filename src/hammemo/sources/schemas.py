@@ -58,7 +58,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import join_zones
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from hammemo._arrays.types import Array
     from hammemo.sources.databases import RowSource
@@ -219,7 +219,7 @@ class TableSchema:
         if self.label is None:
             raise ValueError("The column with the labels is not known: name it with label=.")
         missing = MissingTexts()
-        is_open = not self.kinds and self.numeric != "none"
+        is_open = (not self.kinds or UNKNOWN in self.kinds) and self.numeric != "none"
         with copied_streams(files if is_open else ()) as copies:
             settled = self._settle(files, file_format, copies)
             schema = settled.schema
@@ -242,14 +242,17 @@ class TableSchema:
         if first is None:
             return _Settled(self, batches)
         schema = self.with_names(first)
-        if len(schema.kinds) == len(schema.known_columns) + 1:
+        is_known = len(schema.kinds) == len(schema.known_columns) + 1
+        if is_known and UNKNOWN not in schema.kinds:
             return _Settled(schema, chain([first], batches))
-        if first.typing == column_kinds.Typing.TEXTS and not self.is_target:
+        if not is_known and first.typing == column_kinds.Typing.TEXTS and not self.is_target:
             _warn_of_number_labels(first, schema.label)
         if schema.numeric == "none":
             all_names = [NAMES_ONLY] * len(schema.known_columns)
             return _Settled(schema.with_evidence(all_names), chain([first], batches))
         evidence: list[TextEvidence] = []
+        if is_known:  # NAMES_ONLY lets columns of known kinds not be looked at
+            evidence = [NO_EVIDENCE if kind == UNKNOWN else NAMES_ONLY for kind in schema.kinds[:-1]]
         kept: list[Batch] = []
         n_rows = 0
         for batch in chain([first], batches):
@@ -258,7 +261,7 @@ class TableSchema:
             n_rows += len(batch)
             # One batch is kept, so that small tables are read once; more would be held as texts, which are large.
             kept = [*kept, batch] if n_rows <= read_tables.BATCH_ROWS else []
-        schema = schema.with_evidence(evidence)
+        schema = schema.with_evidence_of_open_columns(evidence) if is_known else schema.with_evidence(evidence)
         schema.say_doubts(evidence)
         return _Settled(schema, iter(kept) if kept else read(schema))
 
@@ -440,6 +443,42 @@ class TableSchema:
             kinds = kinds[:-1] + ColumnKind.NUMBERS
         return replace(self, kinds=kinds, learned_formats=tuple(sorted(formats)))
 
+    def with_evidence_of_open_columns(self, evidence: Sequence[TextEvidence]) -> TableSchema:
+        """Return the schema with open columns as the evidence decides them, and the others as they are."""
+        decided = self.with_evidence(evidence)
+        pairs = zip(self.kinds, decided.kinds, strict=True)
+        kinds = "".join(new if old == UNKNOWN else old for old, new in pairs)
+        formats = dict(self.learned_formats)
+        formats.update((place, written) for place, written in decided.learned_formats if self.kinds[place] == UNKNOWN)
+        return replace(self, kinds=kinds, learned_formats=tuple(sorted(formats.items())))
+
+    def with_open_columns(self, places: Set[int], numeric: Any) -> TableSchema:
+        """Return the schema of a model of whose columns some have no value yet: the rows to come decide their kinds.
+
+        `numeric` is the parameter of the model.
+        """
+        if not places or (isinstance(numeric, str) and numeric == "none"):
+            return self
+        kinds = "".join(UNKNOWN if place in places else kind for place, kind in enumerate(self.kinds))
+        formats = tuple((place, written) for place, written in self.learned_formats if place not in places)
+        numeric = numeric if isinstance(numeric, str) else tuple(numeric)
+        return replace(self, kinds=kinds, learned_formats=formats, numeric=numeric)
+
+    def with_kinds_of_model(self, kinds: str | None, formats: Sequence[tuple[int, str]] = ()) -> TableSchema:
+        """Return the schema where columns that were names are numbers or dates of a model now, as after a merge.
+
+        `formats` are those of its dates.
+        """
+        if kinds is None or len(self.kinds) != len(kinds) + 1:
+            return self
+        pairs = zip(kinds, self.kinds, strict=False)  # the label has a kind, too
+        places = {place for place, (now, then) in enumerate(pairs) if now in ORDERED and then not in ORDERED}
+        if not places:
+            return self
+        settled = "".join(kinds[place] if place in places else then for place, then in enumerate(self.kinds))
+        added = (pair for pair in formats if pair[0] in places)
+        return replace(self, kinds=settled, learned_formats=tuple(sorted((*self.learned_formats, *added))))
+
     def say_doubts(self, evidence: Sequence[TextEvidence]) -> None:
         """Say which columns are probably misread; without `tell`, in one warning."""
         wanted = self.known_columns if isinstance(self.numeric, str) else self.numeric
@@ -492,9 +531,6 @@ class TableSchema:
         for name, kind in zip(names, kinds, strict=True):
             if name in readings:
                 columns.append(batch.ordered(name, readings[name]))
-            elif kind == MIXED and batch.has_times(name):
-                # The model has seen only missing values here, and decides, or it refuses times.
-                columns.append(batch.column(name))
             else:
                 columns.append(as_kind(batch.tokens(name, self.missing), kind))
         return columns

@@ -47,7 +47,7 @@ from hammemo.tokens.vocabulary import as_token
 from hammemo.tokens.wide_tables import as_numbers_by_type, is_wide_table, pack_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Set
 
     from numpy.typing import ArrayLike
 
@@ -310,6 +310,17 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
             warn_of_strings(listed, kinds, names)
     warn_of_offsets(listed, evidence.zones, names)
     return ColumnSchema(len(listed)).with_types_of(evidence).of_kinds(kinds)
+
+
+def warn_of_names(rules: ReadingRules, X: Any, columns: list[Array], kinds: str, places: Set[int]) -> None:
+    """Warn of strings in some columns of names, whose first values these are, that are probably not meant as names."""
+    if not (isinstance(rules.numeric, str) and rules.numeric == "auto" and rules.kernel_is_automatic):
+        return
+    # a column of another kind gets no warning
+    kinds = "".join(kind if j in places else ColumnKind.NUMBERS for j, kind in enumerate(kinds))
+    names = column_names(X) if hasattr(X, "columns") else None
+    if not warn_of_texts(columns, kinds, names):
+        warn_of_strings(columns, kinds, names)
 
 
 def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
