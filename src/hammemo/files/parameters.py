@@ -42,6 +42,7 @@ def check_label_parameters(settings: ModelSettings, state: LabelState) -> None:
         _check_keep(settings, state)
     with naming_parameter("memory", settings.memory):
         memory = settings.new_memory()
+        _check_secrets(memory, state.memory)
     with naming_parameter("vote", settings.vote):
         vote = settings.vote_for(2, memory)
         vote.check_parameters()
@@ -106,6 +107,22 @@ def _check_keep(settings: ModelSettings, state: LabelState) -> None:
         with_this_key = DigestStore(store.h, store.seed, digests.key)
         if not with_this_key.is_keyed_like(store):
             raise ValueError("the digests that the model stores have another key or another seed")
+
+
+def _check_secrets(memory: Memory | None, fitted: Memory | None) -> None:
+    """Refuse a memory with a secret key that the fitted one does not use.
+
+    A file has one key, which may be that of its digests alone.
+    """
+    if memory is None:
+        return
+    secret = memory.secret
+    if secret is not None and getattr(memory, secret) not in (None, getattr(fitted, secret, None)):
+        raise ValueError("it says that the memory has a secret key, and the stored counts use none")
+    for (
+        name
+    ) in memory.inner:  # a fitted memory has those inside it under their names with an underscore
+        _check_secrets(getattr(memory, name), getattr(fitted, f"{name}_", None))
 
 
 def _check_readable(vote: Vote, memory: Memory) -> None:
