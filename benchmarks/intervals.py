@@ -32,9 +32,9 @@ from hammemo import MemoryRegressor
 from hammemo.estimators.number_predictor import NumberPredictor
 from hammemo.features.cells.error_sizes import ErrorSizes
 from hammemo.paper.experiments.measuring import heading
-from hammemo.tasks.numbers.answer import answering
+from hammemo.tasks.numbers.answer import get_answers
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
-from hammemo.tasks.numbers.sums import NumberRows
+from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.number_weights import NumberWeights
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tasks.numbers.layout import NumberState
 
     Floats = NDArray[np.float64]
     Table = tuple[pd.DataFrame, Floats]
@@ -172,17 +172,17 @@ class PlainErrors(ErrorSizes):
 def measure_plain_errors(state: NumberState) -> ErrorSizes:
     """Return the errors of rows that the weights were fitted to, not crossed."""
     assert state.rows is not None
-    rows = NumberRows.of(state.layout, state.rows.examples(), state.seed)
+    rows = NumberRows.from_examples(state.layout, state.rows.examples(), state.seed)
     unseen = find_out_of_bag(state.layout, rows)
     places = unseen.places
-    errors = rows.left[0].astype(np.float64)
+    errors = rows.residuals[0].astype(np.float64)
     if len(places):
         asked = ask_trees(state.layout, state.memory, rows, unseen)
         errors = asked.targets - NumberWeights(state.vote.weights, state.vote.blend).predict(asked)
     else:
-        places = np.arange(len(rows.whole))
+        places = np.arange(len(rows.targets))
     sizes = PlainErrors.chosen(
-        rows.rows.codes[places],
+        rows.inputs.codes[places],
         state.layout.codes.is_name,
         errors,
         rows.counts[places],
@@ -195,7 +195,7 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
 
 def predict_plainly(state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float) -> Floats:
     """Return the intervals of a state with the errors and the quantiles of before."""
-    answers = replace(answering(state), errors=errors)
+    answers = replace(get_answers(state), errors=errors)
     predictor = NumberPredictor(answers, QuestionForm(state.columns, "token"), Vocabulary())
     return predictor.predict_interval(X, coverage)
 

@@ -20,7 +20,7 @@ from hammemo.features.cells import number_trees
 from hammemo.features.cells.number_trees import NumberCells, number_features
 from hammemo.files import inspect
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.tasks.numbers.sums import NumberMemory, NumberRows
+from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +38,14 @@ def restored(data: bytes) -> Any:
 
 def expected_targets(state: Any, rows: NumberRows) -> list[int]:
     """Return the products of coordinates and targets in whole numbers of Python."""
-    base = state.layout.base.design.encode_rows(rows.rows.values, rows.rows.names)
+    base = state.layout.base.design.encode_rows(rows.inputs.values, rows.inputs.names)
     starts = np.empty(base.n + 1, np.int64)
     index, value = np.empty(base.n_entries, np.uint16), np.empty(base.n_entries, np.int16)
     base.entries(starts, index, value)
     sums = [0] * state.layout.base.design.p
     for row, (first, last) in enumerate(itertools.pairwise(starts.tolist())):
         for at, share in zip(index[first:last].tolist(), value[first:last].tolist(), strict=True):
-            sums[at] += share * int(rows.whole[row]) * int(rows.counts[row])
+            sums[at] += share * int(rows.targets[row]) * int(rows.counts[row])
     return sums
 
 
@@ -54,7 +54,7 @@ def expected_cells(state: Any, rows: NumberRows, part: int) -> list[int]:
     forest = state.layout.forests[part]
     sums = [0] * int(forest.cell_sizes.sum())
     for row, leaves in enumerate(rows.leaves[part].tolist()):
-        number = int(rows.left[part][row]) * int(rows.counts[row])
+        number = int(rows.residuals[part][row]) * int(rows.counts[row])
         for leaf, level in itertools.product(leaves, forest.cell_rows):
             sums[level[leaf]] += number
     return sums
@@ -62,19 +62,19 @@ def expected_cells(state: Any, rows: NumberRows, part: int) -> list[int]:
 
 def rows_of(model: Any) -> NumberRows:
     state = model.state
-    return NumberRows.of(state.layout, state.rows.examples(), state.seed)
+    return NumberRows.from_examples(state.layout, state.rows.examples(), state.seed)
 
 
 def check_sums(model: Any) -> None:
     state, rows = model.state, rows_of(model)
     gram = state.memory.gram
-    pairs = list(zip(rows.whole.tolist(), rows.counts.tolist(), strict=True))
+    pairs = list(zip(rows.targets.tolist(), rows.counts.tolist(), strict=True))
     assert gram.n == sum(often for _, often in pairs)
     assert gram.size == sum(abs(target) * often for target, often in pairs)
     assert gram.squares == sum(target**2 * often for target, often in pairs)
     assert exact_values(gram.targets) == expected_targets(state, rows)
     for part, cells in enumerate(state.memory.cells):
-        left = rows.left[part].tolist()
+        left = rows.residuals[part].tolist()
         assert cells.size == sum(abs(number) * often for number, often in zip(left, rows.counts.tolist(), strict=True))
         assert exact_values(cells.sums) == expected_cells(state, rows, part)
 
@@ -149,7 +149,7 @@ def test_the_square_of_a_target_with_many_copies_does_not_wrap() -> None:
     y = np.array([1.0, a, 0.0, 0.0, 0.0, -1.0])
     weights = [1, 60_000_000, 10, 1, 1, 1]
     model = MemoryRegressor().fit(X, y, sample_weight=weights)
-    whole = model.state.layout.whole(y).tolist()
+    whole = model.state.layout.round_targets(y).tolist()
     exactly = sum(often * int(target) ** 2 for often, target in zip(weights, whole, strict=True))
     assert model.state.memory.gram.squares == exactly
     assert restored(file_bytes(model)).digest() == model.digest()
@@ -238,12 +238,12 @@ def test_files_with_sums_that_no_rows_have_are_refused(weight: int) -> None:
     X, y = table(60)
     model: Any = MemoryRegressor().fit(X, y, sample_weight=np.full(60, weight))
     layout, sound = model.state.layout, model.state.memory.arrays()
-    assert NumberMemory.restored(layout, StoredArrays(sound)).gram.n == 60 * weight
+    assert NumberMemory.from_stored(layout, StoredArrays(sound)).gram.n == 60 * weight
 
     def refuse(match: str, **changes: Any) -> None:
         crafted = {**sound, **{name.replace("__", "."): array for name, array in changes.items()}}
         with pytest.raises(ValueError, match=match):
-            NumberMemory.restored(layout, StoredArrays(crafted))
+            NumberMemory.from_stored(layout, StoredArrays(crafted))
 
     n, *size = sound["sizes"].tolist()
     refuse("not that of any rows", sizes=np.array([MAX_ROWS, *size], np.uint64))

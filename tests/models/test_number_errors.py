@@ -11,13 +11,13 @@ import pytest
 from hammemo import MemoryRegressor
 from hammemo.features.additive.base_folds import FOLDS
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.tasks.numbers.answer import answering
-from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, interval_answers, predict_held_out
-from hammemo.tasks.numbers.sums import NumberRows
+from hammemo.tasks.numbers.answer import get_answers
+from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, get_interval_answers, predict_held_out
+from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.votes.number_weights import NumberWeights, fit_weights, unseen_errors
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.votes.number_weights import UnseenRows
 
 pytestmark = [pytest.mark.quick, pytest.mark.filterwarnings("ignore:Rows were forgotten")]
@@ -32,7 +32,7 @@ def table(n: int, noise: float = 0.0, seed: int = 0) -> tuple[Any, Any]:
 
 def unseen_rows(state: NumberState) -> UnseenRows:
     assert state.rows is not None
-    rows = NumberRows.of(state.layout, state.rows.examples(), state.seed)
+    rows = NumberRows.from_examples(state.layout, state.rows.examples(), state.seed)
     return ask_trees(state.layout, state.memory, rows, find_out_of_bag(state.layout, rows))
 
 
@@ -73,8 +73,8 @@ def test_predictions_without_a_row_are_those_of_a_model_that_forgot_it() -> None
     state = model.state
     held_out = predict_held_out(state)
     assert held_out is not None
-    predicted = answering(state).numbers(held_out.predicted)
-    targets = answering(state).numbers(held_out.targets.astype(np.float64))
+    predicted = get_answers(state).numbers(held_out.predicted)
+    targets = get_answers(state).numbers(held_out.targets.astype(np.float64))
     differences = []
     for target, number in zip(targets[:40], predicted[:40], strict=True):
         place = int(np.abs(y - target).argmin())
@@ -123,12 +123,12 @@ def test_errors_are_those_of_the_fit_while_most_rows_remain() -> None:
     model = MemoryRegressor().fit(X, y)
     errors = model.state.vote.errors
     model.forget(X[:99], y[:99])
-    assert interval_answers(model.state).errors is errors
+    assert get_interval_answers(model.state).errors is errors
     model.forget(X[99:100], y[99:100])
-    assert interval_answers(model.state).errors is not errors
-    assert interval_answers(model.state) is interval_answers(model.state)
+    assert get_interval_answers(model.state).errors is not errors
+    assert get_interval_answers(model.state) is get_interval_answers(model.state)
     unkept = MemoryRegressor(keep=False).fit(X, y).forget(X[:200], y[:200])
-    assert interval_answers(unkept.state).errors is unkept.state.vote.errors
+    assert get_interval_answers(unkept.state).errors is unkept.state.vote.errors
 
 
 def test_a_model_without_kept_rows_says_that_intervals_may_be_too_narrow() -> None:

@@ -22,7 +22,7 @@ from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, N
 from hammemo.features.cells import error_sizes, number_trees
 from hammemo.features.cells.nonnegative import nonnegative_solution
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.tasks.numbers.sums import NumberRows
+from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.votes import number_answers
 from twins import trees as plain_trees
 
@@ -396,8 +396,8 @@ def test_few_rows_are_counted_as_many_are() -> None:
     X, y = table(300)
     state = MemoryRegressor().fit(X, y).state
     assert state.rows is not None
-    rows = NumberRows.of(state.layout, state.rows.examples(), state.seed)
-    forest, leaves, left = state.layout.forests[1], rows.leaves[1], rows.left[1]
+    rows = NumberRows.from_examples(state.layout, state.rows.examples(), state.seed)
+    forest, leaves, left = state.layout.forests[1], rows.leaves[1], rows.residuals[1]
     one_by_one = number_trees.NumberCells.empty(forest)
     for i in range(len(left)):
         at = slice(i, i + 1)

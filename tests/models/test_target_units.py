@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hammemo import MemoryRegressor, NotStoredError
 from hammemo.edits.take_choice import take_choice
 from hammemo.files.contents import file_bytes, from_bytes
-from hammemo.tasks.numbers.sums import NO_UNIT, TargetTooFarError, targets_of, whole_targets
+from hammemo.tasks.numbers.layout import NO_UNIT, TargetTooFarError, extract_targets, round_targets
 
 
 def units(model: Any) -> int:
     """Return how many units the largest distance of a held target has."""
     state = model.state
-    targets = state.layout.whole(targets_of(state.rows.examples()))
+    targets = state.layout.round_targets(extract_targets(state.rows.examples()))
     return int(np.abs(targets).max())
 
 
@@ -183,7 +183,7 @@ def test_kept_rows_that_are_equal_among_others_that_are_not() -> None:
         model: Any = MemoryRegressor(keep=20, random_state=seed).fit(X, y)
         assert model.state.layout.has_unit
         assert abs(model.predict(X).mean() - y.mean()) < 0.03
-        kept = targets_of(model.state.rows.examples())
+        kept = extract_targets(model.state.rows.examples())
         n_constant += bool((kept == kept[0]).all())
         assert (model.predict(X) > 0).any()
     assert n_constant > 0
@@ -191,10 +191,10 @@ def test_kept_rows_that_are_equal_among_others_that_are_not() -> None:
 
 def test_the_smallest_and_the_largest_differences() -> None:
     with pytest.raises(TargetTooFarError):
-        whole_targets(np.array([5e-324]), 0.0, NO_UNIT)
+        round_targets(np.array([5e-324]), 0.0, NO_UNIT)
     with pytest.raises(TargetTooFarError):
-        whole_targets(np.array([1e300]), 0.0, NO_UNIT)
-    assert whole_targets(np.array([1e300]), 1e300, NO_UNIT).tolist() == [0]
+        round_targets(np.array([1e300]), 0.0, NO_UNIT)
+    assert round_targets(np.array([1e300]), 1e300, NO_UNIT).tolist() == [0]
     for small, large in ((5e-324, 1e-323), (0.0, 4e307)):
         model: Any = MemoryRegressor().fit([[0.0]], [small]).partial_fit([[1.0]], [large])
         assert file_bytes(model.refit()) == file_bytes(MemoryRegressor().fit([[0.0], [1.0]], [small, large]))

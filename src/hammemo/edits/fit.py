@@ -85,7 +85,7 @@ def fit_batch(
 
     def count_all(state: ModelState[L, M, V]) -> M:
         if rows is not None and rows.holds_all:
-            return task.count(state, [rows.examples()], seen=plan.seen)
+            return task.count(state, [rows.examples()], precomputed=plan.precomputed)
         return task.count(state, [batch.examples])
 
     if rows is not None and not rows.holds_all:
@@ -118,7 +118,7 @@ def weigh_plan(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], plan: LayoutPlan[L, M, V], batch: RowBatch
 ) -> ModelState[L, M, V]:
     """Fit the vote of a state that was chosen by a plan and has counted all rows."""
-    vote = settings.task.weigh(settings, state, batch.examples, plan.seen)
+    vote = settings.task.weigh(settings, state, batch.examples, plan.precomputed)
     return state.with_changes(vote=vote, store=settings.stored(state.store), refitted=EVERYTHING_FITTED)
 
 

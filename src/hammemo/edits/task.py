@@ -72,7 +72,7 @@ class LayoutPlan(Generic[L, M, V]):
     vote : V
         Without weights, where they are to be fitted.
     seed : int
-    seen : Any
+    precomputed : Any
         What choosing has computed of the rows: counting and weighing the same rows need not compute it again.
     """
 
@@ -80,7 +80,7 @@ class LayoutPlan(Generic[L, M, V]):
     memory: M
     vote: V
     seed: int
-    seen: Any = None
+    precomputed: Any = None
 
 
 class Described(NamedTuple):
@@ -199,11 +199,11 @@ class ModelTask(Protocol[S, L, M, V]):
     def open_memory(self, plan: LayoutPlan[L, M, V], kept: Kept | None, /) -> M:
         """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout."""
 
-    def count(self, state: S, batches: Iterable[Examples], sign: int = 1, /, *, seen: Any = None) -> M:
+    def count(self, state: S, batches: Iterable[Examples], sign: int = 1, /, *, precomputed: Any = None) -> M:
         """Return the memory of a state with rows added or, with sign -1, subtracted.
 
         DoesNotFitError is raised where the layout has no place for rows to add, NotStoredError where rows to subtract
-        cannot be in the memory. `seen` is what a plan by the same rows has seen.
+        cannot be in the memory. `precomputed` is that of a plan by the same rows.
         """
 
     def count_one(self, state: S, context: list[Any], target: Any, sign: int, /) -> M:
@@ -226,7 +226,7 @@ class ModelTask(Protocol[S, L, M, V]):
 
     # ------------------------------------------------------------ weighing: vote = weigh(kept rows, memory)
 
-    def weigh(self, settings: Any, state: S, learned: Examples | None = None, seen: Any = None, /) -> V:
+    def weigh(self, settings: Any, state: S, learned: Examples | None = None, precomputed: Any = None, /) -> V:
         """Return the vote fitted to the kept rows, or to what was learned where nothing is kept."""
 
     def weigh_learned(

@@ -49,9 +49,10 @@ from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.tasks.numbers.counted_tables import fit_table_of_numbers
+from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tasks.numbers.read import read_targets
 from hammemo.tasks.numbers.settings import NumberSettings
-from hammemo.tasks.numbers.sums import NO_VOTE, NumberLayout, NumberMemory, NumberRows, NumberState
+from hammemo.tasks.numbers.vote import NO_VOTE
 from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind, tokens_of
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
 
@@ -358,7 +360,9 @@ class NumberCount(Pass):
         memory = NumberMemory.empty(self.layout)
         for batch in batches:
             examples = _read_examples(self.schema, batch).examples
-            memory = memory.changed(self.layout, NumberRows.of(self.layout, examples, self.seed), 1)
+            memory = memory.with_rows(
+                self.layout, NumberRows.from_examples(self.layout, examples, self.seed), 1
+            )
         return memory.arrays()
 
 
@@ -598,7 +602,7 @@ class _TableFit:
             total = NumberMemory.empty(layout)
             with self.machines.spreading() as spread:
                 for arrays, report in spread(job.read, enumerate(self.groups)):
-                    total = total.plus(NumberMemory.restored(layout, StoredArrays(arrays)), 1)
+                    total = total.plus(NumberMemory.from_stored(layout, StoredArrays(arrays)), 1)
                     self.tell(report)
             if total.gram.n != findings.n_rows:
                 raise _change_error()

@@ -12,7 +12,7 @@ from hammemo.features.cells.column_codes import code_arrays
 from hammemo.features.cells.forest import forest_arrays
 from hammemo.features.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
-from hammemo.tasks.numbers.errors import interval_answers
+from hammemo.tasks.numbers.errors import get_interval_answers
 from hammemo.tasks.numbers.intervals import warn_of_infinite_ends
 from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import QuestionForm, ReadsQuestions
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tasks.numbers.sums import NumberState
     from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 
@@ -163,7 +163,7 @@ class NumberPredictor(ReadsQuestions):
 def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredictor:
     """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
     return NumberPredictor(
-        interval_answers(state),
+        get_interval_answers(state),
         QuestionForm(state.columns, settings.missing),
         _list_names(state),
         bounds=settings.bounds,

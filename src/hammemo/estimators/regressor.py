@@ -16,15 +16,17 @@ from hammemo.estimators.base import MemoryModel
 from hammemo.estimators.number_predictor import NumberPredictor, checked_levels, compile_numbers, interval_levels
 from hammemo.explain.explanations import NumberExplanation, one_context
 from hammemo.explain.report_text import ShowsReport
-from hammemo.tasks.numbers.answer import answering, contributions
+from hammemo.tasks.numbers.answer import compute_contributions, get_answers
 from hammemo.tasks.numbers.column_means import plot_means
-from hammemo.tasks.numbers.errors import interval_answers
+from hammemo.tasks.numbers.errors import get_interval_answers
 from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
+from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.read import warn_of_a_far_target, warn_of_magnitudes
-from hammemo.tasks.numbers.report import NumberReport, importances
+from hammemo.tasks.numbers.report import NumberReport, compute_importances
 from hammemo.tasks.numbers.settings import NumberSettings
-from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberState, NumberVote
 from hammemo.tasks.numbers.task import NUMBERS
+from hammemo.tasks.numbers.vote import NumberVote
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.token_types import warn_once
@@ -177,7 +179,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row, within `bounds`."""
         bounds = Bounds.from_parameter(self.bounds)
-        return self._answers(X, lambda state, rows: bounds.clip(answering(state).expected(rows)))
+        return self._answers(X, lambda state, rows: bounds.clip(get_answers(state).expected(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row.
@@ -188,9 +190,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         """
         asked = checked_levels(levels)
         bounds = Bounds.from_parameter(self.bounds)
-        found = self._answers(X, lambda state, rows: bounds.clip(interval_answers(state).quantiles(asked, rows)))
+        found = self._answers(X, lambda state, rows: bounds.clip(get_interval_answers(state).quantiles(asked, rows)))
         warn_of_narrow_intervals(self, self.state)
-        warn_of_infinite_ends(self, interval_answers(self.state), found)
+        warn_of_infinite_ends(self, get_interval_answers(self.state), found)
         return found
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
@@ -265,8 +267,8 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         rows = state.layout.ask(Examples.of([tokens], [0.0]).contexts)
         *added, base = _contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
-        expected = answering(state).expected(rows)
-        low, high = bounds.clip(interval_answers(state).quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
+        expected = get_answers(state).expected(rows)
+        low, high = bounds.clip(get_interval_answers(state).quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
         return NumberExplanation.of(
             row,
             state.columns.listed(),
@@ -279,7 +281,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     def report(self) -> NumberReport:
         """Return a report of what was chosen, and how good it is on rows without them; ``print`` shows it."""
         check_is_fitted(self)
-        return NumberReport.of(self.state, Bounds.from_parameter(self.bounds))
+        return NumberReport.from_state(self.state, Bounds.from_parameter(self.bounds))
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -299,7 +301,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         if "_state" not in vars(self):
             raise AttributeError("feature_importances_ is known after fit.")
         try:
-            return importances(self.state)
+            return compute_importances(self.state)
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 
@@ -348,7 +350,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
 
 def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
     """Return what each column adds to predictions and, last, what is left of these: (m, columns + 1)."""
-    added = np.ldexp(contributions(state, rows), -state.layout.exponent)
+    added = np.ldexp(compute_contributions(state, rows), -state.layout.exponent)
     if rows.wide is not None and state.layout.narrowing is not None:
         added = state.layout.narrowing.spread(added, rows.wide)
-    return np.column_stack([added, answering(state).expected(rows) - added.sum(axis=1)])
+    return np.column_stack([added, get_answers(state).expected(rows) - added.sum(axis=1)])

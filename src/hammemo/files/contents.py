@@ -49,9 +49,11 @@ from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.labels.choose import held_out
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.task import LABELS
+from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.read import TARGET_DTYPE
-from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberState, NumberVote
 from hammemo.tasks.numbers.task import NUMBERS
+from hammemo.tasks.numbers.vote import NumberVote
 from hammemo.tokens.column_evidence import packed_types, unpacked_types
 from hammemo.tokens.column_schema import ColumnSchema
 from hammemo.tokens.columns import ColumnKind
@@ -290,7 +292,7 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
         "n_features_in": state.columns.n,
         "feature_names_in": state.columns.listed(),
         "seed": state.seed,
-        "layout": state.layout.described(),
+        "layout": state.layout.describe(),
         "pinned": state.pinned,
         "chosen_at": state.chosen_at,
         "weighed_at": state.vote.rows,
@@ -526,14 +528,14 @@ def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     if store is not None and store.kept_rows is not store:
         raise ValueError("it keeps something that is not rows")
     stored = StoredArrays(arrays)
-    layout = NumberLayout.restored(described, stored.part("layout"))
+    layout = NumberLayout.from_stored(described, stored.part("layout"))
     seed = field(about, "seed", int)
     weighed_at = field(about, "weighed_at", int)
     has_impossible_rows = min(field(about, "chosen_at", int), weighed_at) < 0
     if len(layout.table_kinds) != n_columns or abs(seed) >= 2**64 or has_impossible_rows:
         raise ValueError("its columns, its seed or its numbers of rows are impossible")
-    memory = NumberMemory.restored(layout, stored.part("memory"))
-    vote = NumberVote.restored(layout, weighed_at, stored.part("vote"))
+    memory = NumberMemory.from_stored(layout, stored.part("memory"))
+    vote = NumberVote.from_stored(layout, weighed_at, stored.part("vote"))
     stored.finish()
     kinds = layout.table_kinds
     if set(kinds) <= {ColumnKind.NAMES}:

@@ -56,7 +56,7 @@ PRUNED: Final = 0.003
 
 
 LabelPlan: TypeAlias = "LayoutPlan[Layout, Memory, Vote]"
-"""`seen` are the rows that a vote for trees was chosen by, as :class:`WeightedRows`; None for other votes."""
+"""`precomputed` are the rows that a vote for trees was chosen by, as :class:`WeightedRows`; None for other votes."""
 
 
 def choice_rows(kept: KeptRows) -> Examples:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def count(
-    state: LabelState, batches: Iterable[Examples], sign: int = 1, *, seen: Any = None
+    state: LabelState, batches: Iterable[Examples], sign: int = 1, *, precomputed: Any = None
 ) -> Memory:
     """Return the memory of a state with batches of examples added or, with sign -1, subtracted."""
-    del seen  # counting shares no work with choosing
+    del precomputed  # counting shares no work with choosing
     return add_batches(state.memory, state.layout, batches, sign)
 
 

@@ -32,11 +32,11 @@ def weigh(
     settings: ModelSettings,
     state: LabelState,
     learned: Examples | None = None,
-    seen: WeightedRows | None = None,
+    precomputed: WeightedRows | None = None,
 ) -> Vote:
     """Return the vote fitted to what is kept, or to what was learned where nothing is; as it is if that is too little.
 
-    `seen` are the rows that the vote was chosen by: if these are all, they are not read again.
+    `precomputed` are the rows that the vote was chosen by: if these are all, they are not read again.
     """
     kept = state.kept
     examples = learned
@@ -44,7 +44,7 @@ def weigh(
         examples = kept.fitting_sample(state.vote) if len(kept) else None
     if examples is None or not _is_enough(settings, examples):
         return state.vote
-    return fitted_vote(state, examples, seen)
+    return fitted_vote(state, examples, precomputed)
 
 
 def weigh_learned(

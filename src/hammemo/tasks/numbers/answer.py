@@ -1,4 +1,4 @@
-"""What a regressor answers with: the base solved for the rows that are held, and the values of the leaves."""
+"""What a regressor answers with: the base solved for its rows, and the values of the leaves."""
 
 from __future__ import annotations
 
@@ -17,74 +17,89 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Floats
     from hammemo.stores.kept import ModelStore
-    from hammemo.tasks.numbers.sums import NumberState, NumberVote
+    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.vote import NumberVote
 
 T = TypeVar("T")
 
 
-def answering(state: NumberState) -> NumberAnswers:
-    """Return what answers for all rows that are held now, which must be at least one.
+def get_answers(state: NumberState) -> NumberAnswers:
+    """Return what answers for all rows of a state, which must have at least one.
 
-    It is made at the first question and kept with the memory, for the vote that it was made with.
+    It is computed at the first question and kept with the memory, for the vote that it is of.
     """
-    cached: tuple[NumberVote, NumberAnswers] | None = vars(state.memory).get("_answering")
+    cached: tuple[NumberVote, NumberAnswers] | None = vars(state.memory).get("_answers")
     if cached is None or cached[0] is not state.vote:
         cached = (state.vote, _solve(state))
-        vars(state.memory)["_answering"] = cached
+        vars(state.memory)["_answers"] = cached
     return cached[1]
 
 
 class _ResultOfRows(NamedTuple):
-    """A result, and what it was made of beside the memory."""
+    """A result, and what it was computed from beside the memory."""
 
     vote: NumberVote
     store: ModelStore | None
     result: Any
 
 
-def remember(state: NumberState, name: str, make: Callable[[NumberState], T]) -> T:
-    """Return what a function makes of memory, vote and kept rows; the same ones are not asked for again.
+def remember(state: NumberState, name: str, compute: Callable[[NumberState], T]) -> T:
+    """Return what a function computes from memory, vote and kept rows: for the same ones only once.
 
-    The result is kept with the memory, under this name: a state hands its attributes on to the next one.
+    The result is kept with the memory, under this name: a state hands its attributes on to the
+    next one.
     """
     cache = vars(state.memory)
     cached: _ResultOfRows | None = cache.get(name)
     if cached is None or cached.vote is not state.vote or cached.store is not state.store:
-        cached = _ResultOfRows(state.vote, state.store, make(state))
+        cached = _ResultOfRows(state.vote, state.store, compute(state))
         cache[name] = cached
     result: T = cached.result
     return result
 
 
 def _solve(state: NumberState) -> NumberAnswers:
-    layout, vote, gram = state.layout, state.vote, state.memory.gram
-    live = solve_coefficients(layout.base.design, layout.base.penalties, gram)
+    """Return what answers, with the live base solved from the matrix of the memory."""
+    layout = state.layout
+    base = layout.base
+    gram = state.memory.gram
+    live_coefficients = solve_coefficients(base.design, base.penalties, gram)
+    live_mean = gram.target_sum / (HAT * gram.n)
     return NumberAnswers(
         codes=layout.codes,
         narrowing=layout.narrowing,
         center=layout.center,
         exponent=layout.exponent,
-        design=layout.base.design,
-        coefficients=np.hstack([live, layout.base.coefficients]),
-        means=(gram.target_sum / (HAT * gram.n), float(layout.mean)),
+        design=base.design,
+        coefficients=np.hstack([live_coefficients, base.coefficients]),
+        means=(live_mean, float(layout.mean)),
         forests=layout.forests,
-        leaves=tuple(map(leaf_values, layout.forests, state.memory.cells, vote.weights)),
-        blend=vote.blend,
-        errors=vote.errors,
+        leaves=tuple(map(leaf_values, layout.forests, state.memory.cells, state.vote.weights)),
+        blend=state.vote.blend,
+        errors=state.vote.errors,
     )
 
 
-def contributions(state: NumberState, rows: SeenRows) -> Floats:
+def compute_contributions(state: NumberState, rows: SeenRows) -> Floats:
     """Return what each column of the table adds to the answers to rows, in units: (m, columns)."""
-    layout, blend = state.layout, state.vote.blend.tolist()
-    owned = layout.codes.owned_shares()
-    added = np.zeros((len(rows), owned.shape[1]))
-    for part, (forest, cells) in enumerate(zip(layout.forests, state.memory.cells, strict=True)):
-        values = column_values(forest, cells, state.vote.weights[part], owned)
-        added += blend[part] * leaf_sums(forest, values)(rows.codes)
-    answers = answering(state)
+    layout = state.layout
+    vote = state.vote
+    blend = vote.blend.tolist()
+
+    # What trees say, by the columns that they cut.
+    column_shares = layout.codes.owned_shares()
+    added = np.zeros((len(rows), column_shares.shape[1]))
+    trees = zip(layout.forests, state.memory.cells, vote.weights, blend, strict=True)
+    for forest, cells, weights, share in trees:
+        values = column_values(forest, cells, weights, column_shares)
+        added += share * leaf_sums(forest, values)(rows.codes)
+
+    # What the base says: the frozen one as far as the trees of its residuals are trusted, else the
+    # live one. The mean belongs to no column.
+    answers = get_answers(state)
     _, trust = answers.trusted(0, rows.codes)
-    both = replace(layout.base, coefficients=answers.coefficients)
-    live, frozen = both.contributions(rows.codes, layout.codes.step_middles).transpose(2, 1, 0)
-    added += blend[0] * (live + trust[:, None] * (frozen - live))  # the mean belongs to no column
+    both_bases = replace(layout.base, coefficients=answers.coefficients)
+    of_bases = both_bases.contributions(rows.codes, layout.codes.step_middles)
+    live, frozen = of_bases.transpose(2, 1, 0)
+    added += blend[0] * (live + trust[:, None] * (frozen - live))
     return added

@@ -1,6 +1,7 @@
-"""layout = choose(rows): how a regressor sees columns, its additive base, and trees of what the base leaves.
+"""layout = choose(rows): how a regressor reads columns, its additive base, and its trees.
 
-As in the classifier, the layout is a function of the kept rows. A target is kept as the label of its row.
+As in the classifier, the layout is a function of the kept rows. A target is kept as the label of
+its row.
 """
 
 from __future__ import annotations
@@ -18,36 +19,37 @@ from hammemo.features.cells.choose_cells import GROWING_ROWS
 from hammemo.features.cells.column_codes import ColumnCodes
 from hammemo.features.cells.forest import grown_forest
 from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
-from hammemo.tasks.numbers.sums import (
-    NO_VOTE,
+from hammemo.tasks.numbers.layout import (
     NUMBER_TREES,
     NumberLayout,
-    NumberMemory,
-    NumberRows,
-    NumberVote,
     choose_exponent,
-    targets_of,
-    what_is_left,
-    whole_targets,
+    extract_targets,
+    round_targets,
+    subtract_frozen,
 )
+from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
+from hammemo.tasks.numbers.vote import NO_VOTE, NumberVote
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
+    from hammemo._arrays.types import Ints, Words
     from hammemo.edits.task import RowBatch
+    from hammemo.features.cells.forest import Forest
+    from hammemo.features.wide.narrowing import Narrowing
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tasks.numbers.sums import NumberState
     from hammemo.tokens.column_schema import ColumnSchema
 
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
 
 
-class SeenByChoice(NamedTuple):
-    """What choosing has computed of rows, which counting and weighing them need."""
+class RowsOfChoice(NamedTuple):
+    """What choosing has computed from rows, which counting and weighing them need."""
 
     rows: NumberRows
     """The distinct rows, as the layout sees them, in the order of hashes."""
@@ -56,7 +58,7 @@ class SeenByChoice(NamedTuple):
 
 
 NumberPlan: TypeAlias = "LayoutPlan[NumberLayout, NumberMemory, NumberVote]"
-"""`seen` is a :class:`SeenByChoice`; None for a layout that was chosen by no row."""
+"""`precomputed` is a :class:`RowsOfChoice`; None for a layout that was chosen by no row."""
 
 
 def choose(
@@ -67,16 +69,19 @@ def choose(
     *,
     quickly: bool = False,
 ) -> NumberPlan:
-    """Choose everything by rows; where there are none, by one row without values, so that nothing depends on any."""
+    """Choose everything by rows.
+
+    Where there are none, one row without values is chosen by, so that nothing depends on any.
+    """
     del quickly  # a choice holds out no fold
     if not len(examples):
-        nothing = Examples.of(np.full((1, columns.width), NO_TOKEN), [0])
-        layout, *_ = _chosen(columns, nothing, seed)
+        no_values = Examples.of(np.full((1, columns.width), NO_TOKEN), [0])
+        layout = _choose_layout(columns, no_values, seed).layout
         return LayoutPlan(layout, NumberMemory.empty(layout), NO_VOTE, seed)
     check_row_total(0, int(examples.multiplicity.sum()))
-    settings.bounds.refuse_outside(targets_of(examples), are_kept=True)
-    layout, rows, gram = _chosen(columns, examples, seed)
-    return LayoutPlan(layout, NumberMemory.empty(layout), NO_VOTE, seed, SeenByChoice(rows, gram))
+    settings.bounds.refuse_outside(extract_targets(examples), are_kept=True)
+    layout, computed = _choose_layout(columns, examples, seed)
+    return LayoutPlan(layout, NumberMemory.empty(layout), NO_VOTE, seed, precomputed=computed)
 
 
 def choose_by_first_rows(
@@ -88,9 +93,10 @@ def choose_by_first_rows(
 ) -> NumberPlan:
     """Choose everything by the first rows."""
     del n_labels
-    examples = (
-        Examples.of(np.empty((0, columns.width), object), []) if batch is None else batch.examples
-    )
+    if batch is None:
+        examples = Examples.of(np.empty((0, columns.width), object), [])
+    else:
+        examples = batch.examples
     return choose(settings, columns, examples, seed)
 
 
@@ -99,7 +105,8 @@ def choose_like(
 ) -> NumberPlan:
     """Choose what another model has chosen."""
     del settings, columns, n_labels
-    return LayoutPlan(layout.layout, NumberMemory.empty(layout.layout), layout.vote, layout.seed)
+    memory = NumberMemory.empty(layout.layout)
+    return LayoutPlan(layout.layout, memory, layout.vote, layout.seed)
 
 
 def choose_by_sample(settings: NumberSettings, state: NumberState) -> None:
@@ -128,50 +135,104 @@ def fit_documents(settings: NumberSettings, state: NumberState) -> NumberState:
     raise NotImplementedError("a regressor keeps rows, not documents")
 
 
-def _chosen(
-    columns: ColumnSchema, examples: Examples, seed: int
-) -> tuple[NumberLayout, NumberRows, Gram]:
-    """Return the layout that examples choose, the distinct rows of it in the order of hashes, and their matrix."""
+class _LayoutOfRows(NamedTuple):
+    """A layout, and what was computed from the rows that chose it."""
+
+    layout: NumberLayout
+    computed: RowsOfChoice
+
+
+def _choose_layout(columns: ColumnSchema, examples: Examples, seed: int) -> _LayoutOfRows:
+    """Return the layout that examples choose, and the distinct rows of it."""
     kinds = columns.letters
     refuse_many_names(kinds)
-    narrowing = None
+
+    # Wide tables become narrow: a few columns, and scores that sum up many.
+    narrowing: Narrowing | None = None
     n_scores = 0
     if columns.packed or is_wide(kinds):
-        narrowing = choose_narrowing(columns, examples, seed, targets=targets_of(examples))
+        targets = extract_targets(examples)
+        narrowing = choose_narrowing(columns, examples, seed, targets=targets)
         examples = narrowing.learn(examples)
         kinds = narrowing.narrow_kinds
         n_scores = narrowing.n_scores
-    no_pairs, of_examples = np.empty((0, 2), np.int64), (examples.contexts, examples.multiplicity)
-    codes = ColumnCodes.chosen(kinds, *of_examples, no_pairs, seed).with_even_cuts(
-        n_scores, examples.contexts
+
+    # Where columns are cut.
+    no_pairs = np.empty((0, 2), np.int64)
+    codes = ColumnCodes.chosen(
+        kinds, examples.contexts, examples.multiplicity, pairs=no_pairs, seed=seed
     )
+    codes = codes.with_even_cuts(n_scores, examples.contexts)
     places, words, counts = codes.distinct(examples, seed)
-    targets = targets_of(examples)[places]
+    inputs = SeenRows(codes, examples.contexts[places])
+
+    # The unit of targets, so that the furthest from their median has `BITS` bits.
+    targets = extract_targets(examples)[places]
     center = float(np.sort(targets)[len(targets) // 2])
     exponent = choose_exponent(float(np.abs(targets - center).max()))
-    rows, whole = (
-        SeenRows(codes, examples.contexts[places]),
-        whole_targets(targets, center, exponent),
-    )
+    units = round_targets(targets, center, exponent)
+
+    # The base, and the trees of what base and mean leave.
     with progress_bar("Fitting the additive base"):
         base, gram = fit_number_base(
             codes,
-            values=rows.values,
-            name_codes=rows.names,
-            targets=whole,
+            values=inputs.values,
+            name_codes=inputs.names,
+            targets=units,
             counts=counts,
             words=words,
         )
-    mean = exact_sum(whole, counts) // int(counts.sum())
-    left, m = what_is_left(base, mean, rows, whole, words), min(len(targets), GROWING_ROWS)
-    seen, of_rows = (np.ascontiguousarray(rows.codes[:m].T), codes.is_name), (counts[:m], words[:m])
-    forests = []
-    for own, rules in zip(left, NUMBER_TREES, strict=True):
-        with progress_bar("Growing trees"):
-            grown_by = np.clip(own[:m], -_LARGEST, _LARGEST)
-            forests.append(grown_forest(*seen, grown_by, *of_rows, len(codes.is_name), seed, rules))
-    layout = NumberLayout(
-        codes, center, exponent, base, mean, tuple(forests), int(words[m - 1]), narrowing
+    mean = exact_sum(units, counts) // int(counts.sum())
+    residuals = subtract_frozen(base, mean, inputs, targets=units, words=words)
+    forests = _grow_forests(
+        codes, inputs, residuals=residuals, counts=counts, words=words, seed=seed
     )
-    leaves = tuple(forest.leaves(rows.codes) for forest in forests)
-    return layout, NumberRows(rows, whole, left, leaves, words, counts), gram
+    n_growing = min(len(units), GROWING_ROWS)
+    layout = NumberLayout(
+        codes=codes,
+        center=center,
+        exponent=exponent,
+        base=base,
+        mean=mean,
+        forests=forests,
+        last_word=int(words[n_growing - 1]),
+        narrowing=narrowing,
+    )
+    rows = NumberRows(
+        inputs=inputs,
+        targets=units,
+        residuals=residuals,
+        leaves=tuple(forest.leaves(inputs.codes) for forest in forests),
+        words=words,
+        counts=counts,
+    )
+    return _LayoutOfRows(layout, RowsOfChoice(rows, gram))
+
+
+def _grow_forests(
+    codes: ColumnCodes,
+    inputs: SeenRows,
+    *,
+    residuals: tuple[Ints, ...],
+    counts: Ints,
+    words: Words,
+    seed: int,
+) -> tuple[Forest, ...]:
+    """Return the trees of each part, grown by the rows with the lowest hashes."""
+    n_growing = min(len(counts), GROWING_ROWS)
+    growing_codes = np.ascontiguousarray(inputs.codes[:n_growing].T)
+    forests = []
+    for part_residuals, rules in zip(residuals, NUMBER_TREES, strict=True):
+        with progress_bar("Growing trees"):
+            forest = grown_forest(
+                growing_codes,
+                codes.is_name,
+                targets=np.clip(part_residuals[:n_growing], -_LARGEST, _LARGEST),
+                counts=counts[:n_growing],
+                words=words[:n_growing],
+                n_plain=len(codes.is_name),
+                seed=seed,
+                rules=rules,
+            )
+        forests.append(forest)
+    return tuple(forests)

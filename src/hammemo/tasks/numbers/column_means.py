@@ -1,4 +1,7 @@
-"""What a column, or a pair, says of the targets: their mean for each of its values, in the rows that a model keeps."""
+"""What a column, or a pair, says of the targets: their mean for each of its values.
+
+Means are of the rows that a model keeps.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from hammemo.explain.column_axes import (
     name_columns,
     range_axis,
 )
-from hammemo.tasks.numbers.sums import targets_of
+from hammemo.tasks.numbers.layout import extract_targets
 from hammemo.tokens.columns import ColumnKind
 
 if TYPE_CHECKING:
@@ -25,11 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tasks.numbers.layout import NumberState
 
 
 def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = None) -> Axes:
-    """Draw the mean target by the values of one or two columns, in the rows that a model keeps; return the axes."""
+    """Draw the mean target by the values of one or two columns; return the axes."""
     places = find_places(state.columns, columns)
     kept = state.rows
     if kept is None:
@@ -40,60 +43,78 @@ def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = Non
         raise ValueError("There is nothing to draw: the model holds no rows.")
     examples = kept.examples()
     counts = examples.multiplicity
+
+    # The ranges or names of each column, and in which of them each row is.
     contexts, rank_places = contexts_of_places(state.columns, examples.contexts, places)
     tokens = contexts.vocabulary
-    size = len(places) - 1
+    is_pair = len(places) > 1
+    most_values = MOST_VALUES[len(places) - 1]
+    most_ranges = MOST_RANGES[len(places) - 1]
     axes = []
     for place, rank_place in zip(places, rank_places, strict=True):
         ranks = contexts.ranks[:, rank_place]
         kind = state.columns.letters[place]
         if kind == ColumnKind.NAMES:
-            axes.append(name_axis(tokens, ranks, counts, MOST_VALUES[size]))
+            axes.append(name_axis(tokens, ranks, counts, most_values))
         else:
-            axes.append(range_axis(kind, tokens, ranks, counts, MOST_RANGES[size]))
+            axes.append(range_axis(kind, tokens, ranks, totals=counts, most=most_ranges))
+
+    # The means of the targets in them.
     shape = [len(values) for values, _, _ in axes]
-    means = average_targets(
-        np.ravel_multi_index([bins for _, bins, _ in axes], shape),
-        targets_of(examples),
-        counts,
-        shape,
-    )
-    source = (
-        f"all {state.n_examples:,} rows" if kept.holds_all else f"{means.totals.sum():,} kept rows"
-    )
+    bins = np.ravel_multi_index([bins for _, bins, _ in axes], shape)
+    targets = average_targets(bins, extract_targets(examples), counts, shape)
+    if kept.holds_all:
+        source = f"all {state.n_examples:,} rows"
+    else:
+        source = f"{targets.totals.sum():,} kept rows"
     names = name_columns(state.columns, places)
-    if size:
+    if is_pair:
         return column_plot.draw_mean_pair(
-            ax, names, [values for values, _, _ in axes], means.totals, means.means, source
+            ax,
+            names,
+            [values for values, _, _ in axes],
+            totals=targets.totals,
+            means=targets.means,
+            source=source,
         )
     values, _, ordered = axes[0]
     return column_plot.draw_means(
-        ax, names[0], values, means.totals, means.means, means.errors, source, ordered=ordered
+        ax,
+        names[0],
+        values,
+        totals=targets.totals,
+        means=targets.means,
+        errors=targets.errors,
+        source=source,
+        ordered=ordered,
     )
 
 
 class MeanTargets(NamedTuple):
-    """How many rows have each value or pair of values, the mean of their targets, and its standard error."""
+    """How many rows have each value or pair of values, the mean of their targets, and its error."""
 
     totals: Ints
     means: Floats
     errors: Floats
+    """Standard errors."""
 
 
 def average_targets(bins: Ints, targets: Floats, counts: Ints, shape: Sequence[int]) -> MeanTargets:
-    """Return the means of targets in bins, of rows that occur so often; 0 where no row is.
+    """Return the means of targets in bins; `counts` say how often rows occur; 0 where no row is.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.tasks.numbers.column_means import average_targets
-    >>> found = average_targets(np.array([0, 0, 2]), np.array([1.0, 4.0, 5.0]), np.array([2, 1, 1]), [3])
-    >>> found.totals.tolist(), found.means.tolist()
+    >>> bins, counts = np.array([0, 0, 2]), np.array([2, 1, 1])
+    >>> averages = average_targets(bins, np.array([1.0, 4.0, 5.0]), counts, [3])
+    >>> averages.totals.tolist(), averages.means.tolist()
     ([3, 0, 1], [2.0, 0.0, 5.0])
     """
-    n = int(np.prod(shape))
-    totals = np.bincount(bins, counts, n).astype(np.int64)
+    n_bins = int(np.prod(shape))
+    totals = np.bincount(bins, counts, n_bins).astype(np.int64)
     divisors = np.maximum(totals, 1)
-    means = np.bincount(bins, counts * targets, n) / divisors
-    errors = np.sqrt(np.bincount(bins, counts * (targets - means[bins]) ** 2, n)) / divisors
+    means = np.bincount(bins, counts * targets, n_bins) / divisors
+    squares = np.bincount(bins, counts * (targets - means[bins]) ** 2, n_bins)
+    errors = np.sqrt(squares) / divisors
     return MeanTargets(totals.reshape(shape), means.reshape(shape), errors.reshape(shape))

@@ -1,11 +1,12 @@
-"""memory = count(layout, rows): the memory of a regressor is a sum over rows under its layout, in whole numbers."""
+"""memory = count(layout, rows): the memory of a regressor is a sum over rows under its layout."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.memories.errors import LayoutError, never_stored
-from hammemo.tasks.numbers.sums import NumberMemory, NumberRows, TargetTooFarError
+from hammemo.tasks.numbers.layout import TargetTooFarError
+from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo.stores.kept import Kept
-    from hammemo.tasks.numbers.choose import NumberPlan, SeenByChoice
-    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tasks.numbers.choose import NumberPlan, RowsOfChoice
+    from hammemo.tasks.numbers.layout import NumberState
 
 _NO_LABELS: Final = Vocabulary()
 
@@ -24,25 +25,27 @@ def count(
     batches: Iterable[Examples],
     sign: int = 1,
     *,
-    seen: SeenByChoice | None = None,
+    precomputed: RowsOfChoice | None = None,
 ) -> NumberMemory:
     """Return the memory of a state with rows added or, with sign -1, subtracted.
 
-    `seen` are the rows of the only batch, where the layout was chosen by them just now: the memory is empty then.
+    `precomputed` has the rows of the only batch, where the layout was chosen by them just now: the
+    memory is empty then.
     """
-    layout, memory = state.layout, state.memory
-    if seen is not None:
-        return memory.changed(layout, seen.rows, sign, seen.gram)
+    layout = state.layout
+    memory = state.memory
+    if precomputed is not None:
+        return memory.with_rows(layout, precomputed.rows, sign, precomputed.gram)
     for examples in batches:
         if len(examples):
-            memory = memory.changed(layout, _see_rows(state, examples, sign), sign)
+            memory = memory.with_rows(layout, _read_rows(state, examples, sign), sign)
     return memory
 
 
-def _see_rows(state: NumberState, examples: Examples, sign: int) -> NumberRows:
-    """Return rows as the layout sees them; NotStoredError for rows to forget that do not fit in its unit."""
+def _read_rows(state: NumberState, examples: Examples, sign: int) -> NumberRows:
+    """Return rows as the layout sees them; NotStoredError for rows to forget outside its unit."""
     try:
-        return NumberRows.of(state.layout, examples, state.seed)
+        return NumberRows.from_examples(state.layout, examples, state.seed)
     except TargetTooFarError:
         if sign > 0:
             raise
@@ -89,13 +92,20 @@ def trust(memory: NumberMemory, *before: NumberState) -> NumberMemory:
 
 
 def merge(state: NumberState, other: NumberState, sign: int) -> NumberMemory:
-    """Return the sum of two memories or, with sign -1, the difference; LayoutError where their layouts differ."""
+    """Return the sum of two memories or, with sign -1, the difference.
+
+    Raises
+    ------
+    LayoutError
+        Where their layouts differ.
+    """
     if has_layout_of(state, other):
         return state.memory.plus(other.memory, sign)
     if sign > 0:
         raise LayoutError(
-            "The two models have different layouts, and one of them must keep all its rows, so that these can be "
-            "counted under the layout of the other: make the second model with empty_like() of the first."
+            "The two models have different layouts, and one of them must keep all its rows, so "
+            "that these can be counted under the layout of the other: make the second model with "
+            "empty_like() of the first."
         )
     raise LayoutError(
         "The two models have different layouts, and the second one does not keep all its rows."
@@ -114,5 +124,8 @@ def fingerprint(state: NumberState) -> str:
 
 
 def has_layout_of(state: NumberState, other: NumberState) -> bool:
-    """Return whether two states count in the same cells; the seed says in which fold of the base a row is."""
+    """Return whether two states count in the same cells.
+
+    The seed says in which fold of the base a row is.
+    """
     return state.layout.digest == other.layout.digest and state.seed == other.seed

@@ -1,4 +1,4 @@
-"""A table that others read and count, as engines do: the model chooses, keeps rows and fits weights."""
+"""A table that others read and count, as engines do: the model chooses and fits its vote."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo.stores.kept_rows import KeptRows
+    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.memory import NumberMemory
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tasks.numbers.sums import NumberMemory, NumberState
     from hammemo.tokens.column_schema import ColumnSchema
 
 
@@ -27,14 +28,17 @@ def fit_table_of_numbers(
     seed: int,
     count_all: Callable[[NumberState], NumberMemory],
 ) -> NumberState:
-    """Choose by kept rows and fit the vote to them; where they are not all rows, `count_all` counts all."""
+    """Choose by kept rows and fit the vote to them.
+
+    Where they are not all rows of the table, `count_all` counts all.
+    """
     batch = RowBatch(kept.examples(), columns, TARGET_DTYPE, Vocabulary())
     plan = choose(settings, columns, batch.examples, seed)
 
     def count_table(state: NumberState) -> NumberMemory:
-        return (
-            count(state, [batch.examples], seen=plan.seen) if kept.holds_all else count_all(state)
-        )
+        if kept.holds_all:
+            return count(state, [batch.examples], precomputed=plan.precomputed)
+        return count_all(state)
 
-    state = count_plan(settings, plan, batch, kept, count_table)
+    state = count_plan(settings, plan, batch, store=kept, count_all=count_table)
     return weigh_plan(settings, state, plan, batch)

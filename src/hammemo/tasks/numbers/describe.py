@@ -9,7 +9,7 @@ from hammemo.edits.digests import names_of
 from hammemo.edits.task import Described
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.sums import NumberState
+    from hammemo.tasks.numbers.layout import NumberState
 
 
 def describe(state: NumberState) -> Described:

@@ -1,11 +1,13 @@
-"""What a model of numbers says of kept rows without them, and the errors by which it gives intervals.
+"""What a model of numbers expects of kept rows without them, and the errors of its intervals.
 
-When weights are fitted, errors are those that the frozen base leaves. They stay as they are until a refit. But when
-many rows are forgotten, what answers has lost them: the base is solved from the rest, cells are emptier, and trees are
-trusted less. Errors grow, and sizes that were measured with all rows become too small. So when a third of the rows is
-gone, the errors of the remaining kept rows are measured again, by what answers now: cells without the row's own share,
-trees that the row did not grow, and the live base solved without the fold of the row. Nothing of that is stored: it is
-a function of the state.
+When weights are fitted, errors are those that the frozen base leaves. They stay as they are until a
+refit. But when many rows are forgotten, what answers has lost them: the base is solved from the
+rest, cells are emptier, and trees are trusted less. Errors grow, and sizes that were measured with
+all rows become too small.
+
+So when a third of the rows is gone, the errors of the remaining kept rows are measured again, by
+what answers now: cells without the row's share, trees that the row did not grow, and the live base
+solved without the fold of the row. Nothing of that is stored: it is a function of the state.
 """
 
 from __future__ import annotations
@@ -22,19 +24,25 @@ from hammemo.features.additive.levels import HAT
 from hammemo.features.cells.error_sizes import ErrorSizes
 from hammemo.features.cells.forest import KINDS, out_of_bag
 from hammemo.features.cells.number_trees import NumberCells, number_features, weighted
-from hammemo.tasks.numbers.answer import answering, remember
-from hammemo.tasks.numbers.sums import NUMBER_TREES, NumberRows
+from hammemo.tasks.numbers.answer import get_answers, remember
+from hammemo.tasks.numbers.layout import NUMBER_TREES
+from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.votes.number_weights import UnseenRows
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Floats, Ints
-    from hammemo.tasks.numbers.sums import NumberLayout, NumberMemory, NumberState
+    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tasks.numbers.memory import NumberMemory
     from hammemo.votes.number_answers import NumberAnswers
 
 MOST_MEASURED_ROWS: Final = 4000
 """Kept rows whose errors are measured after a fit, at most: those with the lowest hashes."""
+
 _FEWER_ROWS: Final = 1.5
-"""With so many times fewer rows errors are measured again, as weights are fitted again with so many times more."""
+"""With so many times fewer rows errors are measured again.
+
+It is the factor by which rows must grow for weights to be fitted again.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,31 +68,37 @@ class OutOfBag:
 def find_out_of_bag(layout: NumberLayout, rows: NumberRows) -> OutOfBag:
     """Return the rows of which trees of each kind and part can judge."""
     is_out = [
-        out_of_bag(forest, rows.words, rows.counts, layout.last_word, rules.first)
+        out_of_bag(forest, rows.words, rows.counts, last_word=layout.last_word, first=rules.first)
         for forest, rules in zip(layout.forests, NUMBER_TREES, strict=True)
     ]
-    judged = [
-        out[:, kind :: len(KINDS)].any(axis=1) for out in is_out for kind in range(len(KINDS))
-    ]
-    places = np.flatnonzero(np.logical_and.reduce(judged))
-    return OutOfBag(places, tuple(out[places] for out in is_out))
+    has_judge = np.ones(len(rows.words), bool)
+    for is_out_of_part in is_out:
+        for kind in range(len(KINDS)):
+            has_judge &= is_out_of_part[:, kind :: len(KINDS)].any(axis=1)
+    places = np.flatnonzero(has_judge)
+    return OutOfBag(places, tuple(is_out_of_part[places] for is_out_of_part in is_out))
 
 
 def ask_trees(
     layout: NumberLayout, memory: NumberMemory, rows: NumberRows, unseen: OutOfBag
 ) -> UnseenRows:
-    """Return what the trees of each part say of rows that they did not grow by, without the rows."""
+    """Return what trees say of rows that they did not grow by, without what cells have of them."""
     places = unseen.places
-    left = tuple(of_part[places] for of_part in rows.left)
-    features = [
-        number_features(
-            forest, rows.leaves[part][places], unseen.is_out[part], memory.cells[part], left[part]
+    residuals = tuple(part_residuals[places] for part_residuals in rows.residuals)
+    features = []
+    for part_number, forest in enumerate(layout.forests):
+        features.append(
+            number_features(
+                forest,
+                rows.leaves[part_number][places],
+                unseen.is_out[part_number],
+                cells=memory.cells[part_number],
+                numbers=residuals[part_number],
+            )
         )
-        for part, forest in enumerate(layout.forests)
-    ]
     return UnseenRows(
-        targets=(rows.whole[places] - layout.mean).astype(np.float64),
-        left=left,
+        targets=(rows.targets[places] - layout.mean).astype(np.float64),
+        left=residuals,
         features=tuple(features),
         counts=rows.counts[places],
         words=rows.words[places],
@@ -112,7 +126,7 @@ class HeldOutRows:
     @property
     def targets(self) -> Ints:
         """The targets of the predicted rows, in units."""
-        return self.rows.whole[self.places]
+        return self.rows.targets[self.places]
 
     @property
     def counts(self) -> Ints:
@@ -121,7 +135,7 @@ class HeldOutRows:
 
 
 def predict_held_out(state: NumberState) -> HeldOutRows | None:
-    """Return what answers now expect of kept rows without them; None where too few rows are kept to tell.
+    """Return what answers now expect of kept rows without them; None where too few rows are kept.
 
     The weights alone are fitted to these rows, too.
     """
@@ -131,62 +145,75 @@ def predict_held_out(state: NumberState) -> HeldOutRows | None:
     layout = state.layout
     examples = kept.examples()
     first = np.arange(min(len(examples), MOST_MEASURED_ROWS))
-    rows = NumberRows.of(layout, examples.rows(first), state.seed)
+    rows = NumberRows.from_examples(layout, examples.rows(first), state.seed)
     unseen = find_out_of_bag(layout, rows)
     places = unseen.places
     if not len(places):
         return None
-    asked = ask_trees(layout, state.memory, rows, unseen)
-    live = (_live_base(state, rows)[places], _live_mean(state, rows)[places])
+
+    # A part answers live + trust * (frozen - live) + trees, as `NumberAnswers` does, where live
+    # and frozen are its base or its mean.
+    by_trees = ask_trees(layout, state.memory, rows, unseen)
+    live_parts = (_solve_without_folds(state, rows)[places], _average_others(state, rows)[places])
     predicted = np.full(len(places), float(layout.mean))
-    for part, weight in enumerate(state.vote.blend.tolist()):
-        said = weighted(asked.features[part], state.vote.weights[part])
-        trust = _trust_trees(state, part, rows, unseen)
-        frozen = rows.whole[places] - asked.left[part]
-        predicted += weight * (live[part] + trust * (frozen - live[part]) + said - layout.mean)
+    for part_number, share in enumerate(state.vote.blend.tolist()):
+        live = live_parts[part_number]
+        frozen = rows.targets[places] - by_trees.left[part_number]
+        trees = weighted(by_trees.features[part_number], state.vote.weights[part_number])
+        trust = _trust_trees(state, part_number, rows, unseen)
+        predicted += share * (live + trust * (frozen - live) + trees - layout.mean)
     return HeldOutRows(rows, places, predicted)
 
 
-def _live_base(state: NumberState, rows: NumberRows) -> Floats:
+def _solve_without_folds(state: NumberState, rows: NumberRows) -> Floats:
     """Return what the base expects of rows when it is solved without their fold, in units."""
     base = state.layout.base
-    values = rows.rows.values
-    names = rows.rows.names
+    values = rows.inputs.values
+    names = rows.inputs.names
     folds = (rows.words % np.uint64(FOLDS)).astype(np.int64)
-    scores = np.zeros(len(rows.whole))
+    scores = np.zeros(len(rows.targets))
     for fold in range(FOLDS):
-        own = np.flatnonzero(folds == fold)
-        in_fold = compute_gram(
-            base.design, values[own], names[own], rows.whole[own], rows.counts[own]
+        places = np.flatnonzero(folds == fold)
+        fold_gram = compute_gram(
+            base.design,
+            values[places],
+            names[places],
+            targets=rows.targets[places],
+            counts=rows.counts[places],
         )
-        coefficients = solve_coefficients(base.design, base.penalties, state.memory.gram - in_fold)
-        scores[own] = score_rows(base.design.encode_rows(values[own], names[own]), coefficients)[
-            :, 0
-        ]
+        coefficients = solve_coefficients(
+            base.design, base.penalties, state.memory.gram - fold_gram
+        )
+        coordinates = base.design.encode_rows(values[places], names[places])
+        scores[places] = score_rows(coordinates, coefficients)[:, 0]
     return scores
 
 
-def _live_mean(state: NumberState, rows: NumberRows) -> Floats:
+def _average_others(state: NumberState, rows: NumberRows) -> Floats:
     """Return the mean of all other targets for each row, in units."""
     gram = state.memory.gram
     total = int(gram.targets[0]) / HAT  # coordinate 0 is constant
-    return np.asarray((total - rows.whole) / max(gram.n - 1, 1))
+    return np.asarray((total - rows.targets) / max(gram.n - 1, 1))
 
 
-def _trust_trees(state: NumberState, part: int, rows: NumberRows, unseen: OutOfBag) -> Floats:
+def _trust_trees(
+    state: NumberState, part_number: int, rows: NumberRows, unseen: OutOfBag
+) -> Floats:
     """Return how far the trees of a part are trusted for rows without them, from 0 to 1.
 
-    What a cell with n rows and the sum s says is s / (n + a), and it is trusted as far as n / (n + a): so these are the
-    features of rows whose numbers are all 1.
+    What a cell with n rows and the sum s says is s / (n + a), and it is trusted as far as
+    n / (n + a): so these are the features of rows whose numbers are all 1.
     """
-    cells = state.memory.cells[part]
-    ones = np.ones(len(unseen.places), np.int64)
-    leaves = rows.leaves[part][unseen.places]
-    counted = NumberCells(cells.counts, cells.counts)
+    cells = state.memory.cells[part_number]
+    counting_cells = NumberCells(cells.counts, cells.counts)
     features = number_features(
-        state.layout.forests[part], leaves, unseen.is_out[part], counted, ones
+        state.layout.forests[part_number],
+        rows.leaves[part_number][unseen.places],
+        unseen.is_out[part_number],
+        cells=counting_cells,
+        numbers=np.ones(len(unseen.places), np.int64),
     )
-    return np.clip(weighted(features, state.vote.weights[part]), 0.0, 1.0)
+    return np.clip(weighted(features, state.vote.weights[part_number]), 0.0, 1.0)
 
 
 def has_lost_many_rows(state: NumberState) -> bool:
@@ -194,15 +221,15 @@ def has_lost_many_rows(state: NumberState) -> bool:
     return _FEWER_ROWS * state.n_examples <= state.vote.rows
 
 
-def interval_answers(state: NumberState) -> NumberAnswers:
-    """Return what answers with intervals: `answering`, with errors of now where many rows are gone."""
+def get_interval_answers(state: NumberState) -> NumberAnswers:
+    """Return what answers with intervals; where many rows are gone, with errors of now."""
     if state.rows is None or not has_lost_many_rows(state):
-        return answering(state)
+        return get_answers(state)
     return remember(state, "_interval_answers", _answer_with_errors_of_now)
 
 
 def _answer_with_errors_of_now(state: NumberState) -> NumberAnswers:
-    return replace(answering(state), errors=_measure_errors(state))
+    return replace(get_answers(state), errors=_measure_errors(state))
 
 
 def _measure_errors(state: NumberState) -> ErrorSizes | None:
@@ -213,10 +240,10 @@ def _measure_errors(state: NumberState) -> ErrorSizes | None:
     rows = held_out.rows
     places = held_out.places
     return ErrorSizes.chosen(
-        rows.rows.codes[places],
+        rows.inputs.codes[places],
         state.layout.codes.is_name,
-        held_out.targets - held_out.predicted,
-        rows.counts[places],
-        rows.words[places],
-        state.seed,
+        errors=held_out.targets - held_out.predicted,
+        counts=rows.counts[places],
+        words=rows.words[places],
+        seed=state.seed,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from hammemo.edits.task import RowBatch
-from hammemo.tasks.numbers.sums import BITS
+from hammemo.tasks.numbers.layout import BITS
 from hammemo.tokens.contexts import check_column_names, refuse_masked
 from hammemo.tokens.frame_columns import is_arrow, read_arrow
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
@@ -17,16 +17,20 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tasks.numbers.sums import NumberState
     from hammemo.tokens.user_input import CheckedRows
 
 TARGET_DTYPE: Final = np.dtype(np.float64)
+
 _MAGNITUDES: Final = 1e6
-"""How many times the sizes of targets may differ, of the middle eight in ten, before `fit` warns."""
+"""How many times the sizes of targets may differ before `fit` warns: of the middle eight in ten."""
+
 _FAR: Final = 2.0**16
-"""How many times as far from the median as nine of ten targets one may be before `fit` warns: the sums have 26 bits for
-the largest distance, so fewer than 1,024 units are left to the others."""
+"""How many times as far from the median as nine of ten targets one may be before `fit` warns.
+
+The sums have 26 bits for the largest distance, so fewer than 1,024 units are left to the others.
+"""
 
 
 def read_targets(y: Any) -> NDArray[np.float64]:
@@ -34,45 +38,59 @@ def read_targets(y: Any) -> NDArray[np.float64]:
     refuse_masked(y, "y")
     if y is None:
         raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
-    array = read_arrow(y) if is_arrow(y) else np.asarray(y)
+    if is_arrow(y):
+        array = read_arrow(y)
+    else:
+        array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
         raise ValueError(
-            f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each column."
+            f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each "
+            "column."
         )
     array = column_or_1d(array, warn=True)
     if array.dtype.kind not in "iufbO":
         raise ValueError(
-            f"y holds values of type {array.dtype}; a target is a number. For names, use MemoryClassifier."
+            f"y holds values of type {array.dtype}; a target is a number. For names, use "
+            "MemoryClassifier."
         )
     try:
         targets = array.astype(np.float64)
     except (TypeError, ValueError):
-        targets = _listed_targets(array)
-    if not np.isfinite(targets).all():
-        place = int(np.argmin(np.isfinite(targets)))
-        what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
-        raise ValueError(
-            f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this row."
-        )
-    if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
-        raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
-    targets = np.where(
-        targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets
-    )  # this number stands for none
+        targets = _convert_objects(array)
+    _check_finite(targets)
+    # This number stands for no token, so its neighbour takes its place.
+    targets = np.where(targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets)
     return np.asarray(targets + 0.0)  # no negative zero
 
 
-def _listed_targets(array: NDArray[Any]) -> NDArray[np.float64]:
+def _convert_objects(array: NDArray[Any]) -> NDArray[np.float64]:
     """Return objects as numbers, or name the first that is none; None is a missing value."""
-    found = np.empty(len(array))
+    targets = np.full(len(array), np.nan)
     for place, value in enumerate(array.tolist()):
+        if value is None:
+            continue
         try:
-            found[place] = np.nan if value is None else float(value)
+            targets[place] = float(value)
         except (TypeError, ValueError):
             raise ValueError(
-                f"y holds {value!r} in row {place}; a target is a number. For names, use MemoryClassifier."
+                f"y holds {value!r} in row {place}; a target is a number. For names, use "
+                "MemoryClassifier."
             ) from None
-    return found
+    return targets
+
+
+def _check_finite(targets: NDArray[np.float64]) -> None:
+    """Refuse missing and infinite targets, and those whose differences may be infinite."""
+    is_finite = np.isfinite(targets)
+    if not is_finite.all():
+        place = int(np.argmin(is_finite))
+        what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
+        raise ValueError(
+            f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this "
+            "row."
+        )
+    if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
+        raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
 
 
 def read_target(
@@ -96,7 +114,8 @@ def read_batch(
     if before is None:
         if not len(examples):
             raise ValueError("There is nothing to learn: every sample_weight is zero.")
-        check_column_names(() if rows.columns.names is None else rows.columns.names)
+        if rows.columns.names is not None:
+            check_column_names(rows.columns.names)
     return RowBatch(examples, rows.columns, TARGET_DTYPE, Vocabulary())
 
 
@@ -114,11 +133,14 @@ def declared_targets(state: NumberState) -> None:
 def warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
     """Warn of targets of which a few are so large that the others do not count."""
     sizes = np.abs(targets[targets != 0])
-    small, large = np.quantile(sizes, (0.1, 0.9)) if len(sizes) else (1.0, 1.0)
+    if not len(sizes):
+        return
+    small, large = np.quantile(sizes, (0.1, 0.9))
     if large / small > _MAGNITUDES:
         warnings.warn(
-            f"The targets have very different sizes: eight of ten lie between {small:.1g} and {large:.1g}. The largest "
-            "ones decide what is learnt. Fit their logarithms, for example with TransformedTargetRegressor.",
+            f"The targets have very different sizes: eight of ten lie between {small:.1g} and "
+            f"{large:.1g}. The largest ones decide what is learnt. Fit their logarithms, for "
+            "example with TransformedTargetRegressor.",
             UserWarning,
             stacklevel=3,
         )
@@ -134,9 +156,10 @@ def warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
     if usual and distances[furthest] > _FAR * usual:
         unit = float(distances[furthest]) / 2**BITS
         warnings.warn(
-            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far from the median as "
-            f"nine of ten others. Targets become whole numbers of {unit:.2g}, so that smaller differences between the "
-            "others are lost. If it is a mistake, leave out this row; else fit logarithms, for example with "
+            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far "
+            "from the median as nine of ten others. Targets become whole numbers of "
+            f"{unit:.2g}, so that smaller differences between the others are lost. If it is a "
+            "mistake, leave out this row; else fit logarithms, for example with "
             "TransformedTargetRegressor.",
             UserWarning,
             stacklevel=5,

@@ -1,4 +1,4 @@
-"""The parameters of a regressor as one frozen value: what an edit takes in place of an estimator."""
+"""The parameters of a regressor as one frozen value: what an edit takes for an estimator."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hammemo.edits.settings import most_kept, seed_of
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.tasks.numbers.sums import NO_VOTE
+from hammemo.tasks.numbers.vote import NO_VOTE
 from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
-    from hammemo.tasks.numbers.sums import NumberSteps, NumberVote
+    from hammemo.tasks.numbers.layout import NumberSteps
+    from hammemo.tasks.numbers.vote import NumberVote
 
 
 class NumberSettings(NamedTuple):
@@ -51,4 +52,6 @@ class NumberSettings(NamedTuple):
 
     def stored(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit: with keep=False, nothing."""
-        return None if self.keep is False else store
+        if self.keep is False:
+            return None
+        return store
