@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
 
 
-def draw_bars(ax: Axes | None, names: Sequence[str], values: Floats, *, what: str, title: str) -> Axes:
+def draw_bars(
+    ax: Axes | None, names: Sequence[str], values: Floats, *, what: str, title: str
+) -> Axes:
     """Draw bars in the order given, on the axes or on those of a new figure; return them. `what` names the numbers."""
     ax = new_axes(7.5, 1.4 + 0.28 * max(len(names), 3)) if ax is None else ax
     places = np.arange(len(names))

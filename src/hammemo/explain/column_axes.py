@@ -54,7 +54,9 @@ def name_columns(columns: ColumnSchema, places: Sequence[int]) -> tuple[str, ...
     return tuple(f"column {place}" if names is None else str(names[place]) for place in places)
 
 
-def contexts_of_places(columns: ColumnSchema, contexts: Contexts, places: list[int]) -> tuple[Contexts, list[int]]:
+def contexts_of_places(
+    columns: ColumnSchema, contexts: Contexts, places: list[int]
+) -> tuple[Contexts, list[int]]:
     """Return contexts in which these columns have tokens of their own, and where: of packed rows, they alone."""
     if not columns.packed:
         return contexts, places
@@ -66,13 +68,18 @@ def contexts_of_places(columns: ColumnSchema, contexts: Contexts, places: list[i
 def name_axis(tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
     """Return names, the most frequent first; whole numbers in their order where they are few."""
     listed = tokens.tolist()
-    sums = np.bincount(ranks + 1, totals, len(listed) + 1).astype(np.int64)  # the first is for no token
+    sums = np.bincount(ranks + 1, totals, len(listed) + 1).astype(
+        np.int64
+    )  # the first is for no token
     used = [rank for rank in np.flatnonzero(sums).tolist() if rank]
     are_numbers = len(used) <= most and not any(isinstance(listed[rank - 1], str) for rank in used)
     order = used if are_numbers else sorted(used, key=lambda rank: (-int(sums[rank]), rank))
     bins = np.full(len(listed) + 1, min(len(order), most), np.int64)
     bins[order[:most]] = np.arange(len(order[:most]))
-    shown = [column_plot.MISSING if listed[rank - 1] == MISSING else str(listed[rank - 1]) for rank in order[:most]]
+    shown = [
+        column_plot.MISSING if listed[rank - 1] == MISSING else str(listed[rank - 1])
+        for rank in order[:most]
+    ]
     if len(order) > most:
         shown.append(f"{len(order) - most:,} {column_plot.OTHERS}")
     if sums[0]:

@@ -27,7 +27,11 @@ OTHERS: Final = "others"
 _MOST_LINES: Final = 5
 _BAR_HEIGHT: Final = 0.3
 """The part of the height that the bars of rows take."""
-_TILTED: Final[dict[str, Any]] = {"rotation": 60, "horizontalalignment": "right", "rotation_mode": "anchor"}
+_TILTED: Final[dict[str, Any]] = {
+    "rotation": 60,
+    "horizontalalignment": "right",
+    "rotation_mode": "anchor",
+}
 """How many names stand below an axis."""
 
 
@@ -65,13 +69,27 @@ def draw_one(
     for colour, place in zip(COLOURS, shown, strict=False):
         shares = counts[held, place] / totals[held]
         errors = np.sqrt(shares * (1 - shares) / totals[held])
-        _draw_points(ax, held, shares, errors, values if ordered else None, colour, shortened(labels[place], 32))
-        ax.axhline(counts[:, place].sum() / totals.sum(), color=colour, linewidth=0.8, linestyle=":")
+        _draw_points(
+            ax,
+            held,
+            shares,
+            errors,
+            values if ordered else None,
+            colour,
+            shortened(labels[place], 32),
+        )
+        ax.axhline(
+            counts[:, place].sum() / totals.sum(), color=colour, linewidth=0.8, linestyle=":"
+        )
     _name_values(ax, column, values)
     ax.set_ylim(0, 1.02)
     of = f"of {shortened(labels[shown[0]], 32)}" if len(shown) == 1 else "of each label"
     ax.set_ylabel(f"share {of}")
-    ax.set_title(f"{column}: share {of} by value; dotted, over all values ({source})", loc="left", fontsize=10)
+    ax.set_title(
+        f"{column}: share {of} by value; dotted, over all values ({source})",
+        loc="left",
+        fontsize=10,
+    )
     ax.spines[["top"]].set_visible(False)
     if len(shown) > 1:
         ax.legend(loc="upper left", bbox_to_anchor=(1.08, 1.0), frameon=False, fontsize=8)
@@ -94,10 +112,19 @@ def draw_means(
     _draw_rows(ax, np.arange(len(values)), totals, values)
     held = np.flatnonzero(totals)
     _draw_points(ax, held, means[held], errors[held], values if ordered else None, COLOURS[0])
-    ax.axhline(float(np.average(means[held], weights=totals[held])), color=COLOURS[0], linewidth=0.8, linestyle=":")
+    ax.axhline(
+        float(np.average(means[held], weights=totals[held])),
+        color=COLOURS[0],
+        linewidth=0.8,
+        linestyle=":",
+    )
     _name_values(ax, column, values)
     ax.set_ylabel("mean target")
-    ax.set_title(f"mean target by {shortened(column, 32)}, ± one standard error ({source})", loc="left", fontsize=10)
+    ax.set_title(
+        f"mean target by {shortened(column, 32)}, ± one standard error ({source})",
+        loc="left",
+        fontsize=10,
+    )
     return ax
 
 
@@ -138,7 +165,12 @@ def draw_pair(
 
 
 def draw_mean_pair(
-    ax: Axes | None, columns: Names, values: Sequence[Names], totals: Ints, means: Floats, source: str
+    ax: Axes | None,
+    columns: Names,
+    values: Sequence[Names],
+    totals: Ints,
+    means: Floats,
+    source: str,
 ) -> Axes:
     """Draw the mean target for each pair of values; the second column runs to the right."""
     known = means[totals > 0]
@@ -184,7 +216,9 @@ def _draw_fields(ax: Axes | None, columns: Names, values: Sequence[Names], field
     ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], **_TILTED)
     ax.set_yticks(range(height), [shortened(value, 20) for value in values[0]])
     ax.set(xlabel=columns[1], ylabel=columns[0])
-    ax.set_title(f"{fields.what}; in each field its rows ({fields.source})", loc="left", fontsize=10)
+    ax.set_title(
+        f"{fields.what}; in each field its rows ({fields.source})", loc="left", fontsize=10
+    )
     ax.figure.colorbar(image, ax=ax, label=fields.what)
     return ax
 
@@ -200,7 +234,11 @@ def _shown_labels(counts: Ints, label: int | None) -> list[int]:
 
 def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Names) -> None:
     """Draw how many rows have each value, behind the shares; the bar of many values together may be cut off."""
-    single = [total for total, value in zip(totals.tolist(), values, strict=True) if not value.endswith(OTHERS)]
+    single = [
+        total
+        for total, value in zip(totals.tolist(), values, strict=True)
+        if not value.endswith(OTHERS)
+    ]
     most = max(single) or int(totals.max())
     rows = ax.twinx()
     rows.bar(places, totals, 0.8, color="#DDDDDD", zorder=0)
@@ -213,10 +251,22 @@ def _draw_rows(ax: Axes, places: Ints, totals: Ints, values: Names) -> None:
 
 
 def _draw_points(
-    ax: Axes, held: Ints, heights: Floats, errors: Floats, joined: Names | None, colour: str, label: str = ""
+    ax: Axes,
+    held: Ints,
+    heights: Floats,
+    errors: Floats,
+    joined: Names | None,
+    colour: str,
+    label: str = "",
 ) -> None:
     """Draw one value, with one standard error, where there are rows; join those of `joined` values in order."""
-    style: dict[str, Any] = {"markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3, "clip_on": False}
+    style: dict[str, Any] = {
+        "markersize": 5,
+        "capsize": 2,
+        "elinewidth": 1,
+        "zorder": 3,
+        "clip_on": False,
+    }
     ax.errorbar(held, heights, errors, fmt="o", color=colour, label=label, **style)
     if joined is not None:
         known = np.array([joined[place] != MISSING for place in held.tolist()], bool)

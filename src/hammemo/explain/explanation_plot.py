@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     Score = tuple[str, float]
     Interval = tuple[str, float, float] | None
 
-COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#882255")
+COLOURS: Final = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#F0E442",
+    "#882255",
+)
 _FOR, _AGAINST, _WHOLE = COLOURS[0], COLOURS[1], "#777777"
 _MOST_SITES: Final = 12
 
@@ -84,7 +93,9 @@ def draw(ax: Axes | None, waterfall: Waterfall) -> Axes:
         lengths = [*([waterfall.base] if has_base else []), *steps, waterfall.score[1]]
         starts = [*([0.0] if has_base else []), *ends[:-1], 0.0]
         whole = [_WHOLE] if has_base else []
-        ax.barh(np.arange(len(rows)), lengths, 0.62, starts, color=[*whole, *colours, _WHOLE], zorder=2)
+        ax.barh(
+            np.arange(len(rows)), lengths, 0.62, starts, color=[*whole, *colours, _WHOLE], zorder=2
+        )
         ax.axvline(0, color="black", linewidth=0.8)
     _join_bars(ax, ends if has_base else ends[1:])
     _set_limits(ax, waterfall, ends)
@@ -131,11 +142,16 @@ def _set_limits(ax: Axes, waterfall: Waterfall, ends: Floats) -> None:
     ax.set_xlim(min(reached) - 0.04 * room, max(reached) + 0.14 * room)
 
 
-def _write_numbers(ax: Axes, waterfall: Waterfall, steps: Floats, ends: Floats, *, has_base: bool) -> None:
+def _write_numbers(
+    ax: Axes, waterfall: Waterfall, steps: Floats, ends: Floats, *, has_base: bool
+) -> None:
     """Write the base, what each bar adds and the score: behind the end of the bar, and of the interval."""
     score = waterfall.score[1]
     show = NumberFormat(steps, np.array([waterfall.base, score]))
-    numbers = [(max(before, after), show.one(after - before, "+")) for before, after in pairwise(ends.tolist())]
+    numbers = [
+        (max(before, after), show.one(after - before, "+"))
+        for before, after in pairwise(ends.tolist())
+    ]
     if has_base:
         sign = "" if waterfall.starts_at_base else "+"
         reached = waterfall.base if waterfall.starts_at_base else max(waterfall.base, 0.0)
@@ -156,7 +172,16 @@ def _draw_interval(ax: Axes, place: int, waterfall: Waterfall) -> None:
     name, low, high = waterfall.interval
     left, right = ax.get_xlim()
     shown = [max(low, left), min(high, right)]
-    ax.plot(shown, [place, place], "|-", color="black", markersize=8, linewidth=1.4, zorder=3, label=name)
+    ax.plot(
+        shown,
+        [place, place],
+        "|-",
+        color="black",
+        markersize=8,
+        linewidth=1.4,
+        zorder=3,
+        label=name,
+    )
     if not waterfall.starts_at_base:  # there, the row itself says what the line is
         ax.legend(loc="best", frameon=False, fontsize=8)
 

@@ -55,7 +55,13 @@ _NUMBERS: Final = ("scores", "score_errors", "probabilities", "base")
 
 
 def _listed(values: Any) -> Any:
-    return values.tolist() if isinstance(values, np.ndarray) else None if values is None else list(values)
+    return (
+        values.tolist()
+        if isinstance(values, np.ndarray)
+        else None
+        if values is None
+        else list(values)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +164,18 @@ class Explanation:
     def never_seen(self) -> tuple[Token, ...]:
         """The tokens that no stored example holds, for certain."""
         pairs = zip(self.tokens, self.seen, strict=True)
-        return tuple(dict.fromkeys(token for token, seen in pairs if token is not None and seen is False))
+        return tuple(
+            dict.fromkeys(token for token, seen in pairs if token is not None and seen is False)
+        )
 
     def site_name(self, k: int) -> str:
         """Return what site k compares, such as ``position -1: 'ship'``, counted from the end, or ``colour: 'red'``."""
         tokens = [_shown(self.tokens[r]) for r in self.sites[k]]
         kind = self.kinds[k] if self.kinds else ""
         if kind:
-            return f"{kind}: {tokens[0]} at {self.sites[k][0] - len(self.tokens)}" if tokens else kind
+            return (
+                f"{kind}: {tokens[0]} at {self.sites[k][0] - len(self.tokens)}" if tokens else kind
+            )
         if self.names is not None:
             return f"{', '.join(self.names[r] for r in self.sites[k])}: {', '.join(tokens)}"
         positions = [str(r - len(self.tokens)) for r in self.sites[k]]
@@ -174,19 +184,32 @@ class Explanation:
     @property
     def has_evidence(self) -> bool:
         """Whether a known token votes, or may vote within the bounds; if not, there is no evidence for the answer."""
-        seen = any(seen is not False for token, seen in zip(self.tokens, self.seen, strict=True) if token is not None)
-        return seen and bool(self.contributions.any() or (self.high is not None and self.high.any()))
+        seen = any(
+            seen is not False
+            for token, seen in zip(self.tokens, self.seen, strict=True)
+            if token is not None
+        )
+        return seen and bool(
+            self.contributions.any() or (self.high is not None and self.high.any())
+        )
 
     def verdict(self) -> str:
         """Return one sentence: who leads by how much, what the figures are, and for estimates what is proven."""
         return f"{self._decision()}; {_SAYS[self.precision]}."
 
     def _decision(self) -> str:
-        best, rival = repr(self.labels[0]), repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
+        best, rival = (
+            repr(self.labels[0]),
+            repr(self.labels[1]) if len(self.labels) > 1 else "the next label",
+        )
         if self.margin is None:
             lead = f"{best} is the only label"
         else:
-            lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
+            lead = (
+                f"{best} leads {rival} by {self.margin:,.3g}"
+                if self.margin
+                else f"{best} ties with {rival}"
+            )
         if not self.has_evidence:
             given = "" if self.margin else ", so the first label is given"
             return f"no token of this context has a vote: {lead}{given}"
@@ -227,11 +250,17 @@ class Explanation:
 
         def of_sites(name: str) -> Any:
             rows = [site[name] for site in sites]
-            return None if None in rows else np.array(rows, np.float64).reshape(shape)  # a null in JSON is not finite
+            return (
+                None if None in rows else np.array(rows, np.float64).reshape(shape)
+            )  # a null in JSON is not finite
 
         given: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
-        held: dict[str, Any] = {name: tuple(given[name]) if name in given else None for name in _TUPLES}
-        held |= {name: np.array(given[name], np.float64) if name in given else None for name in _NUMBERS}
+        held: dict[str, Any] = {
+            name: tuple(given[name]) if name in given else None for name in _TUPLES
+        }
+        held |= {
+            name: np.array(given[name], np.float64) if name in given else None for name in _NUMBERS
+        }
         held |= {name: of_sites(name) for name in ("contributions", "low", "high", "errors")}
         return cls(
             **held,
@@ -242,10 +271,20 @@ class Explanation:
         )
 
     def _site_dict(self, k: int) -> dict[str, Any]:
-        parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
+        parts = {
+            "contributions": self.contributions,
+            "low": self.low,
+            "high": self.high,
+            "errors": self.errors,
+        }
         kind = {"kind": self.kinds[k]} if any(self.kinds) else {}
         said = {name: None if part is None else part[k].tolist() for name, part in parts.items()}
-        return {**kind, "positions": list(self.sites[k]), "tokens": [self.tokens[r] for r in self.sites[k]], **said}
+        return {
+            **kind,
+            "positions": list(self.sites[k]),
+            "tokens": [self.tokens[r] for r in self.sites[k]],
+            **said,
+        }
 
     def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:
         """Draw a waterfall from the prior to the score of the best label, with its probability; return the axes.
@@ -262,7 +301,9 @@ class Explanation:
             Draw another of the leading labels.
         """
         if label is not None and label not in self.labels:
-            raise ValueError(f"label={label!r} is not explained; these are: {', '.join(map(repr, self.labels))}.")
+            raise ValueError(
+                f"label={label!r} is not explained; these are: {', '.join(map(repr, self.labels))}."
+            )
         at = 0 if label is None else self.labels.index(label)
         is_against = self.probabilities is not None and len(self.labels) > 1
         rival = (1 if at == 0 else 0) if is_against else None
@@ -271,7 +312,9 @@ class Explanation:
         name, other = repr(self.labels[at]), "" if rival is None else repr(self.labels[rival])
         what = f"{name} against {other}" if other else f"score of {name}"
         parts = (self.base, self.contributions, self.scores)
-        base, contributions, score = (part[..., at] - (0 if rival is None else part[..., rival]) for part in parts)
+        base, contributions, score = (
+            part[..., at] - (0 if rival is None else part[..., rival]) for part in parts
+        )
         waterfall = Waterfall(
             title=title,
             base=float(base),
@@ -289,7 +332,9 @@ class Explanation:
         lead = self._decision() + "."
         if self.probabilities is None:
             return [lead]
-        chances = [f"{label!r} {self.probabilities[at]:.3f}" for at, label in enumerate(self.labels[:3])]
+        chances = [
+            f"{label!r} {self.probabilities[at]:.3f}" for at, label in enumerate(self.labels[:3])
+        ]
         return [lead, f"Probabilities: {', '.join(chances)}."]
 
     def _site_text(self, k: int) -> str:
@@ -305,7 +350,9 @@ class Explanation:
 
     def _interval(self, at: int, rival: int | None) -> tuple[str, float, float] | None:
         """Return what the exact score of a label, less that of a rival, may be, for the figure: a name, from and to."""
-        if self.score_errors is not None and rival is None:  # those of two labels are not independent
+        if (
+            self.score_errors is not None and rival is None
+        ):  # those of two labels are not independent
             score, error = float(self.scores[at]), 2 * float(self.score_errors[at])
             return "± two standard errors", score - error, score + error
         if self.score_bounds is None or self.precision == "exact":
@@ -373,10 +420,14 @@ def _shown(token: Token | None) -> str:
 
 def with_truth_values(explanation: Explanation, values: Sequence[Any]) -> Explanation:
     """Return the explanation of a row with its truth values, which are the tokens 0 and 1, as they were given."""
-    if len(values) != len(explanation.tokens) or not any(isinstance(value, (bool, np.bool_)) for value in values):
+    if len(values) != len(explanation.tokens) or not any(
+        isinstance(value, (bool, np.bool_)) for value in values
+    ):
         return explanation
     pairs = zip(values, explanation.tokens, strict=True)
-    tokens = tuple(bool(value) if isinstance(value, (bool, np.bool_)) else token for value, token in pairs)
+    tokens = tuple(
+        bool(value) if isinstance(value, (bool, np.bool_)) else token for value, token in pairs
+    )
     return replace(explanation, tokens=tokens)
 
 
@@ -390,21 +441,32 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     row = cells.ask(row)
     ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
     held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
-    seen = [known if cells.kinds[j] == ColumnKind.NAMES else None for j, known in enumerate(explanation.seen[:h])]
+    seen = [
+        known if cells.kinds[j] == ColumnKind.NAMES else None
+        for j, known in enumerate(explanation.seen[:h])
+    ]
     ranges = [None if rank < 0 else cells.range_of(j, tokens[rank]) for j, rank in enumerate(ranks)]
     explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen), ranges=tuple(ranges))
     if not isinstance(cells, TreeCells):
         return explanation
     of_positions = cells.column_shares(row)[0]
-    shares = np.array([of_positions[list(site)].mean(axis=0) for site in explanation.sites])  # a tuple's are even
+    shares = np.array(
+        [of_positions[list(site)].mean(axis=0) for site in explanation.sites]
+    )  # a tuple's are even
     of_sites = {name: getattr(explanation, name) for name in ("contributions", "low", "high")}
-    summed: dict[str, Any] = {name: None if part is None else shares.T @ part for name, part in of_sites.items()}
-    return replace(explanation, sites=tuple((j,) for j in range(h)), kinds=("",) * h, errors=None, **summed)
+    summed: dict[str, Any] = {
+        name: None if part is None else shares.T @ part for name, part in of_sites.items()
+    }
+    return replace(
+        explanation, sites=tuple((j,) for j in range(h)), kinds=("",) * h, errors=None, **summed
+    )
 
 
 def one_context(tokens: Any, names: Array | None = None, call: str = "explain") -> list[Any]:
     """Return the tokens of one context, or refuse what is a batch already, or a row of a frame with other columns."""
-    if hasattr(tokens, "columns"):  # to go through a data frame is to go through the names of its columns
+    if hasattr(
+        tokens, "columns"
+    ):  # to go through a data frame is to go through the names of its columns
         raise ValueError(
             f"{call} takes one row, not a frame: {call}(X.iloc[0], …) (pandas) or {call}(X.row(0), …) (polars)."
         )
@@ -417,7 +479,9 @@ def one_context(tokens: Any, names: Array | None = None, call: str = "explain") 
     values: list[Any] = array_values(tokens) if isinstance(tokens, np.ndarray) else list(tokens)
     is_plain = set(map(type, values)) <= {str, int, float, bool}  # as most are
     if not is_plain and any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
-        raise ValueError(f"{call} takes one row, not a batch of them: {call}(X[0], …), or one call for each row.")
+        raise ValueError(
+            f"{call} takes one row, not a batch of them: {call}(X[0], …), or one call for each row."
+        )
     return values
 
 
@@ -465,7 +529,9 @@ class NumberExplanation(Explanation):
             contributions=added,
             low=added,
             high=added,
-            names=tuple(names) if names is not None else tuple(f"column {j}" for j in range(len(values))),
+            names=tuple(names)
+            if names is not None
+            else tuple(f"column {j}" for j in range(len(values))),
             interval=interval,
             by_bounds=by_bounds,
         )
@@ -478,8 +544,12 @@ class NumberExplanation(Explanation):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and strings, ready for JSON."""
         rows = zip(self.names or (), self.tokens, self.contributions[:, 0].tolist(), strict=True)
-        columns = [{"name": name, "value": value, "contribution": added} for name, value, added in rows]
-        ends = [end if math.isfinite(end) else None for end in self.interval]  # JSON has no infinity
+        columns = [
+            {"name": name, "value": value, "contribution": added} for name, value, added in rows
+        ]
+        ends = [
+            end if math.isfinite(end) else None for end in self.interval
+        ]  # JSON has no infinity
         return {
             PREDICTION: float(self.scores[0]),
             "interval": ends,
@@ -513,7 +583,9 @@ class NumberExplanation(Explanation):
         first = [["base", *rows[0][1:]]] if rows[0][0] == "prior" else []
         clipped = []
         if self.by_bounds:
-            show = NumberFormat(self.scores, self.base, self.contributions, np.array([self.by_bounds]))
+            show = NumberFormat(
+                self.scores, self.base, self.contributions, np.array([self.by_bounds])
+            )
             clipped = [[_BOUNDS, show.one(self.by_bounds)]]
         return ["", "adds"], [*first, *rows[len(first) : -1], *clipped, [PREDICTION, *rows[-1][1:]]]
 

@@ -64,7 +64,9 @@ class NumberFormat:
         largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
         most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
         rounded = numbers.round(most)
-        self.decimals = next(n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all())
+        self.decimals = next(
+            n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all()
+        )
 
     def one(self, value: float, sign: str = "") -> str:
         """Return one number as text; no zero has a sign, and with ``"+"`` every other number has."""
@@ -72,15 +74,24 @@ class NumberFormat:
         return f"{rounded:{sign if rounded else ''},.{self.decimals}f}"
 
     def __call__(
-        self, values: Floats, bounds: tuple[Floats, Floats] | None = None, errors: Floats | None = None
+        self,
+        values: Floats,
+        bounds: tuple[Floats, Floats] | None = None,
+        errors: Floats | None = None,
     ) -> list[str]:
         """Return each value as text with what is known of its error; one that is known has none."""
         texts = [self.one(value) for value in values.tolist()]
         if bounds is not None:
             ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
-            return [text if low == text == high else f"{text} [{low}, {high}]" for text, low, high in ends]
+            return [
+                text if low == text == high else f"{text} [{low}, {high}]"
+                for text, low, high in ends
+            ]
         if errors is not None:
-            return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
+            return [
+                f"{text} ± {self.one(error)}"
+                for text, error in zip(texts, errors.tolist(), strict=True)
+            ]
         return texts
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
-STALE: Final = "stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"
+STALE: Final = (
+    "stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"
+)
 
 
 class ReportText:
@@ -30,7 +32,11 @@ class ShowsReport:
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Return the same for notebooks that ask for all forms at once."""
         forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
+        return (
+            {**forms, "text/html": forms["text/html"] + self._report_html()}
+            if "text/html" in forms
+            else forms
+        )
 
     def _report_html(self) -> str:
         return str(self.report()._repr_html_()) if "_state" in vars(self) else ""

@@ -78,7 +78,9 @@ def expected_distinct(counts: Ints, times: float) -> float:
     if not len(values):
         return float(certain)
     seen = -np.expm1(-_RATES)
-    likelihood = np.exp(np.outer(values, np.log(_RATES)) - _RATES - gammaln(values + 1.0)[:, None]) / seen
+    likelihood = (
+        np.exp(np.outer(values, np.log(_RATES)) - _RATES - gammaln(values + 1.0)[:, None]) / seen
+    )
     shares = mixture_shares(likelihood, repeats, steps=4 * _EM_STEPS)
     species = repeats.sum() * shares / seen
     return float(certain + (species * -np.expm1(-_RATES * times)).sum())
@@ -94,7 +96,9 @@ def expected_features(counts: Ints, times: float) -> float:
     return found if times <= 1 else len(counts) + _NEW_KEPT * (found - len(counts))
 
 
-def mixture_shares(likelihood: Floats, repeats: Array, steps: int = _EM_STEPS, prior: float = 0.0) -> Floats:
+def mixture_shares(
+    likelihood: Floats, repeats: Array, steps: int = _EM_STEPS, prior: float = 0.0
+) -> Floats:
     """Return the shares of a mixture's parts that make observations most likely, by EM.
 
     Shapes
@@ -135,18 +139,27 @@ class Urn:
 
         def surprise(at: Floats) -> float:
             d, strength = parameters(at)
-            new = (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
+            new = (
+                (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
+            )
             old = (repeats * (gammaln(values - d) - gammaln(1 - d))).sum()
             return float(gammaln(strength + m) - gammaln(strength + 1) - new - old)
 
         start = [0.0, np.log(1 + known / 4)]
-        best = minimize(surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2})
+        best = minimize(
+            surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2}
+        )
         return cls(*parameters(best.x))
 
     def expected_features(self, known: int, m: int, n: int) -> float:
         """Return how many features n cells are expected to hold, m of which hold `known`."""
         d, strength = max(self.discount, 1e-9), self.strength
-        growth = gammaln(strength + d + n) - gammaln(strength + d + m) - gammaln(strength + n) + gammaln(strength + m)
+        growth = (
+            gammaln(strength + d + n)
+            - gammaln(strength + d + m)
+            - gammaln(strength + n)
+            + gammaln(strength + m)
+        )
         return float(known + (known + strength / d) * np.expm1(growth))
 
     def expecting(self, features: float, known: int, m: int, n: int) -> Urn:
@@ -161,7 +174,11 @@ class Urn:
         if excess(1e-6) >= 0:
             strength = (features - known) / np.log((self.strength + n) / (self.strength + m))
             return Urn(1e-6, max(float(strength), 1e-6))
-        return Urn(float(brentq(excess, 1e-6, 1 - 1e-6)), self.strength) if excess(1 - 1e-6) > 0 else self
+        return (
+            Urn(float(brentq(excess, 1e-6, 1 - 1e-6)), self.strength)
+            if excess(1 - 1e-6) > 0
+            else self
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +254,9 @@ class SiteModel:
     def _concentrations(self) -> tuple[Floats, Floats]:
         """Return the cumulated posterior of each feature's concentration, and the distribution of new features'."""
         n_labels, counts = len(self.shares), self._counts
-        keys, entries = np.unique(self.sample.features * n_labels + self.sample.labels, return_counts=True)
+        keys, entries = np.unique(
+            self.sample.features * n_labels + self.sample.labels, return_counts=True
+        )
         pseudo = np.maximum(self.shares[keys % n_labels], 1e-12)[:, None] * _CONCENTRATIONS
         terms = gammaln(entries[:, None] + pseudo) - gammaln(pseudo)
         firsts = np.searchsorted(keys // n_labels, np.arange(len(counts)))
@@ -246,9 +265,16 @@ class SiteModel:
         likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
         posterior, kinds = np.empty_like(likelihood), np.searchsorted(_FREQUENCIES, counts, "right")
         rare = None
-        for kind in (1, 2, 3, 0):  # single cells say nothing of concentrations: they are taken for rare ones
+        for kind in (
+            1,
+            2,
+            3,
+            0,
+        ):  # single cells say nothing of concentrations: they are taken for rare ones
             here = kinds == kind
-            fitted = mixture_shares(likelihood[here], np.ones(here.sum()), prior=0.1) if kind else rare
+            fitted = (
+                mixture_shares(likelihood[here], np.ones(here.sum()), prior=0.1) if kind else rare
+            )
             rare = fitted if rare is None else rare
             posterior[here] = likelihood[here] * fitted
         assert rare is not None
@@ -282,7 +308,9 @@ class SiteModel:
         first = np.zeros(n, bool)  # the first cells of their features
         first[np.unique(self.sample.features, return_index=True)[1]] = True
         first[m:] = rng.random(n - m) * (strength + cells[m:]) < strength
-        discounted = rng.random(n - m) < self.urn.discount  # copies of a first cell that bring a new feature instead
+        discounted = (
+            rng.random(n - m) < self.urn.discount
+        )  # copies of a first cell that bring a new feature instead
         waiting = m + np.flatnonzero(discounted & ~first[m:])
         while len(waiting):
             refused = first[pointer[waiting]]
@@ -294,17 +322,26 @@ class SiteModel:
         brings_new[:m] = False
         return np.where(brings_new, cells, pointer), brings_new
 
-    def _labels(self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: Generator) -> Ints:
+    def _labels(
+        self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: Generator
+    ) -> Ints:
         m, n = len(self.sample.features), len(features)
         known = (rng.random(len(self._counts))[:, None] > self._posteriors).sum(axis=1)
         new = (rng.random(n_features - len(known))[:, None] > self._new).sum(axis=1)
-        concentration = _CONCENTRATIONS[np.minimum(np.concatenate([known, new]), len(_CONCENTRATIONS) - 1)]
+        concentration = _CONCENTRATIONS[
+            np.minimum(np.concatenate([known, new]), len(_CONCENTRATIONS) - 1)
+        ]
         before = np.concatenate([self._counts, np.zeros(len(new))])
         added = np.bincount(features, minlength=n_features) - before
-        done = np.arange(n - m) / (n - m)  # the cells of a feature come in any order, so this share of them is there
+        done = np.arange(n - m) / (
+            n - m
+        )  # the cells of a feature come in any order, so this share of them is there
         grown = features[m:]
         fresh = np.ones(n, bool)
-        fresh[m:] = rng.random(n - m) * ((concentration + before)[grown] + added[grown] * done) < concentration[grown]
+        fresh[m:] = (
+            rng.random(n - m) * ((concentration + before)[grown] + added[grown] * done)
+            < concentration[grown]
+        )
         drawn = self.sample.labels[rng.integers(0, m, n)]
         drawn[:m] = self.sample.labels
         return drawn[_followed(np.where(fresh, np.arange(n, dtype=np.int32), copied))]

@@ -25,11 +25,28 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import SiteKernel
 
-_OWN_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.67, 0.8)  # of a hashed memory's bytes, for reserved rows
+_OWN_SHARES = (
+    0.15,
+    0.25,
+    0.35,
+    0.45,
+    0.55,
+    0.67,
+    0.8,
+)  # of a hashed memory's bytes, for reserved rows
 _NEARLY = 1.15  # times the misses of the best
 _SMALLER = 1.25  # ratio of neighbouring sizes in the search for the smallest memory
 _ROOM = 0.8  # of the misses that a goal allows, for one trial to look good enough: the rest is for its interval
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
 
 
 def plan(
@@ -89,16 +106,28 @@ def plan(
     (True, True)
     """
     started = time.perf_counter()
-    compared = None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
+    compared = (
+        None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
+    )
     vote = "sum" if is_auto(vote) else vote
     goal = _checked(budget, agreement, vote, random_state, confidence)
     model = MemoryClassifier(compared, vote=vote, random_state=int(random_state))
     predicted = Predictions(X, y, model, n_examples, n_labels, sample, confidence)
     search = _MemorySearch(predicted)
-    options = search.for_agreement(agreement or 0.0) if budget is None else search.for_budget(parse_bytes(budget))
-    options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
+    options = (
+        search.for_agreement(agreement or 0.0)
+        if budget is None
+        else search.for_budget(parse_bytes(budget))
+    )
+    options = [
+        replace(option, queries_per_second=predicted.speed(option.memory)) for option in options
+    ]
     chosen = next(option for option in options if option.chosen)
-    numbers = {"n_examples": predicted.n, "n_sampled": len(predicted.examples), "n_labels": predicted.n_labels}
+    numbers = {
+        "n_examples": predicted.n,
+        "n_sampled": len(predicted.examples),
+        "n_labels": predicted.n_labels,
+    }
     return Plan(
         estimator=predicted.estimator(chosen.memory),
         goal=goal,
@@ -120,7 +149,9 @@ def parse_bytes(budget: int | str) -> int:
     (2097152, 500000, 1000)
     """
     text = str(budget).strip()
-    found = re.fullmatch(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)", text, re.IGNORECASE)
+    found = re.fullmatch(
+        r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)", text, re.IGNORECASE
+    )
     size = float(found[1]) * _UNITS.get(found[2].lower(), 0) if found else 0.0
     if size < 1 or isinstance(budget, bool):
         raise ValueError(
@@ -131,7 +162,9 @@ def parse_bytes(budget: int | str) -> int:
 
 def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confidence: Any) -> str:
     if (budget is None) == (agreement is None):
-        raise ValueError("Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both.")
+        raise ValueError(
+            "Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both."
+        )
     if isinstance(vote, str):
         VOTES.check(vote)
     if vote not in ("sum", "mean"):
@@ -170,14 +203,24 @@ class _MemorySearch:
             expected, taken = self._counts_and_size(*found)
             if taken.high <= size:
                 return found
-            upper = [tuple(count * (1 + self.predicted.sizes.spread(count)) for count in pair) for pair in expected]
-            largest = [(own, max(shared, before)) for (own, shared), (_, before) in zip(upper, largest, strict=True)]
+            upper = [
+                tuple(count * (1 + self.predicted.sizes.spread(count)) for count in pair)
+                for pair in expected
+            ]
+            largest = [
+                (own, max(shared, before))
+                for (own, shared), (_, before) in zip(upper, largest, strict=True)
+            ]
         return None
 
-    def _split(self, size: int, own_share: float, largest: list[tuple[float, float]]) -> tuple[int, int] | None:
+    def _split(
+        self, size: int, own_share: float, largest: list[tuple[float, float]]
+    ) -> tuple[int, int] | None:
         room = size - self.predicted.sizes.frame
         n_labels, pooled = self.predicted.n_labels, self.predicted.sample.pooled
-        own = sum(n_labels * width(a) for a, _ in largest) + self.predicted.sizes.reserved_token * len(pooled)
+        own = sum(
+            n_labels * width(a) for a, _ in largest
+        ) + self.predicted.sizes.reserved_token * len(pooled)
         shared = sum(n_labels * width(b) for _, b in largest)
         reserved = min(int(own_share * room / own), max(len(words) for words, _ in pooled))
         buckets = (room - reserved * own) // shared
@@ -188,17 +231,23 @@ class _MemorySearch:
 
         One whose numbers are certainly of one width, so that its size is known, is taken if it is nearly as good.
         """
-        splits = dict.fromkeys(found for share in _OWN_SHARES if (found := self.fitted_to(size, share)))
+        splits = dict.fromkeys(
+            found for share in _OWN_SHARES if (found := self.fitted_to(size, share))
+        )
         if not splits:
             return None
-        misses = {split: 1 - self.predicted.trials[0].hashed(*split).agreement[0] for split in splits}
+        misses = {
+            split: 1 - self.predicted.trials[0].hashed(*split).agreement[0] for split in splits
+        }
         most = _NEARLY * min(misses.values()) + MIN_SPREAD
         good = [split for split in splits if misses[split] <= most]
         sizes = {split: self._counts_and_size(*split)[1] for split in good}
         sure = [split for split in good if sizes[split].low == sizes[split].high]
         return self.predicted.hashed(*min(sure or good, key=misses.__getitem__))
 
-    def _counts_and_size(self, buckets: int, reserved: int) -> tuple[list[tuple[float, float]], Estimate]:
+    def _counts_and_size(
+        self, buckets: int, reserved: int
+    ) -> tuple[list[tuple[float, float]], Estimate]:
         """Return the largest counts that one growth has at each site, and the size that follows."""
         predicted = self.predicted
         largest = predicted.largest_counts([predicted.trials[0].hashed(buckets, reserved)])
@@ -212,20 +261,36 @@ class _MemorySearch:
         size = exact.state_bytes
         if size.high <= budget:
             other = self.best_hashed(min(budget, int(size.value) // 2))
-            exact = replace(exact, chosen=True, why=f"it fits in {text} and every answer is the exact one.")
-            rest = [] if other is None else [replace(other, why="half the size of the exact table, for comparison.")]
+            exact = replace(
+                exact, chosen=True, why=f"it fits in {text} and every answer is the exact one."
+            )
+            rest = (
+                []
+                if other is None
+                else [replace(other, why="half the size of the exact table, for comparison.")]
+            )
             return [exact, *rest]
         verdict = "may not fit" if size.low <= budget else "does not fit"
         exact = replace(exact, why=f"it {verdict} in {text}.")
         hashed, gaussian = self.best_hashed(budget), self._rival(budget)
         fitting = [option for option in (hashed, gaussian) if option is not None]
         if not fitting:
-            none, wide = [0] * len(self.predicted.sample.pooled), [(0.0, 2.0**15)] * len(self.predicted.sites.positions)
+            none, wide = (
+                [0] * len(self.predicted.sample.pooled),
+                [(0.0, 2.0**15)] * len(self.predicted.sites.positions),
+            )
             least = size_text(self.predicted.sizes.hashed(2, none, wide).value)
-            raise ValueError(f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes.")
+            raise ValueError(
+                f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes."
+            )
         best = max(fitting, key=lambda option: option.agreement.value)
-        reason = {True: f"it agrees most often of what fits in {text}.", False: "it fits, and agrees less often."}
-        told = [replace(option, chosen=option is best, why=reason[option is best]) for option in fitting]
+        reason = {
+            True: f"it agrees most often of what fits in {text}.",
+            False: "it fits, and agrees less often.",
+        }
+        told = [
+            replace(option, chosen=option is best, why=reason[option is best]) for option in fitting
+        ]
         return [*sorted(told, key=lambda option: not option.chosen), exact]
 
     def _rival(self, size: int) -> Option | None:
@@ -235,8 +300,13 @@ class _MemorySearch:
         """Return the options that reach an agreement, the chosen one first."""
         exact, text = self.predicted.exact, f"{100 * target:g} %"
         most = int(exact.state_bytes.value)
-        least = 4 * len(self.predicted.sites.positions) * self.predicted.n_labels + self.predicted.sizes.frame
-        ladder = [most / _SMALLER ** (j + 1) for j in range(200) if most / _SMALLER ** (j + 1) > least][::-1]
+        least = (
+            4 * len(self.predicted.sites.positions) * self.predicted.n_labels
+            + self.predicted.sizes.frame
+        )
+        ladder = [
+            most / _SMALLER ** (j + 1) for j in range(200) if most / _SMALLER ** (j + 1) > least
+        ][::-1]
         start = bisect_left(ladder, True, key=lambda size: self._looks_enough(int(size), target))
         best: Option | None = None
         for size in ladder[start : start + 5]:
@@ -245,8 +315,12 @@ class _MemorySearch:
                 why = f"the smallest one tried whose interval lies above {text}."
                 exact = replace(exact, why="it reaches it too, and is larger.")
                 return [replace(best, chosen=True, why=why), exact, *self._short_of(best, text)]
-        rest = [] if best is None else [replace(best, why=f"its interval does not lie above {text}.")]
-        why = f"no hashed memory that is smaller is sure to reach {text}, and this one always agrees."
+        rest = (
+            [] if best is None else [replace(best, why=f"its interval does not lie above {text}.")]
+        )
+        why = (
+            f"no hashed memory that is smaller is sure to reach {text}, and this one always agrees."
+        )
         return [replace(exact, chosen=True, why=why), *rest]
 
     def _looks_enough(self, size: int, target: float) -> bool:
@@ -257,4 +331,8 @@ class _MemorySearch:
 
     def _short_of(self, option: Option, text: str) -> list[Option]:
         rival = self._rival(int(option.state_bytes.value))
-        return [] if rival is None else [replace(rival, why=f"of the same size; it is not sure to reach {text}.")]
+        return (
+            []
+            if rival is None
+            else [replace(rival, why=f"of the same size; it is not sure to reach {text}.")]
+        )

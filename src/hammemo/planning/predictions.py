@@ -89,7 +89,9 @@ class Sizes:
         each = _token_bytes(self.examples.labels) + width(counts.counts.max() * self.times)
         return round(self.n_labels * each)
 
-    def hashed(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]]) -> Estimate:
+    def hashed(
+        self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]]
+    ) -> Estimate:
         """Return the size of a hashed memory.
 
         Parameters
@@ -106,7 +108,9 @@ class Sizes:
 
     def _reserved_bytes(self, numbers: tuple[int, ...]) -> int:
         """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
-        found = most_frequent(self.examples, self.sample.sites, seed=self.sample.seed, key=None, numbers=numbers)
+        found = most_frequent(
+            self.examples, self.sample.sites, seed=self.sample.seed, key=None, numbers=numbers
+        )
         missing = sum(numbers) - sum(map(len, found.hashes))
         return sum(part.nbytes for part in found.arrays().values()) + missing * self.reserved_token
 
@@ -115,7 +119,9 @@ class Sizes:
         """The bytes of a token by which it is recognised: hash, kind, place and, where there are strings, a digest."""
         return 8 + 1 + 2 + 32 * bool(len(self.examples.contexts.vocabulary.strings))
 
-    def _tables(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]], sign: int) -> int:
+    def _tables(
+        self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]], sign: int
+    ) -> int:
         """Return the bytes of all tables where the largest counts are as expected (0), or off to one side."""
         total = 0
         for group, (own, shared) in zip(self.sample.groups, largest, strict=True):
@@ -144,9 +150,13 @@ class Sizes:
         used = contexts.ranks[:, sorted({r for site in positions for r in site})]
         counts = np.bincount(used[used >= 0], minlength=len(contexts.vocabulary))
         tokens = max(expected_features(counts[counts > 0], self.times), 1.0)
-        low, value, high = (self._exact(largest_count, tokens * factor) for factor in (0.85, 1.0, 1.15))
+        low, value, high = (
+            self._exact(largest_count, tokens * factor) for factor in (0.85, 1.0, 1.15)
+        )
         beyond = max(0.0, log2(self.times / 12))
-        return Estimate(round(value), round(0.95 * low), round((1.05 + 0.2 * beyond) * high), "extrapolated")
+        return Estimate(
+            round(value), round(0.95 * low), round((1.05 + 0.2 * beyond) * high), "extrapolated"
+        )
 
     def _exact(self, largest_count: float, tokens: float) -> float:
         sample, n = self.sample, self.sample.n
@@ -165,7 +175,10 @@ class Sizes:
     def _expected_at(self, k: int) -> tuple[float, float]:
         """Return how many features, and how many pairs of feature and label, site k will hold."""
         features = self.sample.features_at(k, self.sample.n)
-        entries = max(expected_distinct(self.sample.parts[k].entry_counts(self.sample.n_labels), self.times), features)
+        entries = max(
+            expected_distinct(self.sample.parts[k].entry_counts(self.sample.n_labels), self.times),
+            features,
+        )
         return features, min(entries, features * self.n_labels)
 
     def _prefixes(self, positions: tuple[int, ...]) -> float:
@@ -186,16 +199,22 @@ GROWTHS = 4
 GROWN_CELLS = 1_600_000
 """The most (example, site) cells of one growth; more examples than that are not grown to."""
 
-_COUNTED_CELLS = 4_000_000  # up to here the sparse table of data that is all there is counted, not extrapolated
+_COUNTED_CELLS = (
+    4_000_000  # up to here the sparse table of data that is all there is counted, not extrapolated
+)
 _FAR = 100  # how many times a sample its growth is extrapolated to without a word
 _MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
 _MODEL_SPREAD = 0.08  # standard deviation of the model's error, as a share of the misses
 _MISSES_DISCOUNT = 3.0  # where misses are many, that share is smaller
 _GROWTH_SPREAD = 0.05  # the same between growths, before any is seen
 MIN_SPREAD = 0.0005
-_PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
+_PROOF_SPREAD = (
+    0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
+)
 _UNGROWN_SPREAD = 0.05  # for each doubling that was not grown to, as a share of the misses
-_MAXIMUM_BIAS = 0.6  # times the standard deviation of a count in the sample, by which the largest is too large
+_MAXIMUM_BIAS = (
+    0.6  # times the standard deviation of a count in the sample, by which the largest is too large
+)
 _MAX_D = 512  # of Gaussian memories that are tried
 
 
@@ -211,11 +230,20 @@ class Predictions:
     """
 
     def __init__(
-        self, X: Any, y: Any, model: Any, n_examples: int | None, n_labels: int | None, sample: int, confidence: float
+        self,
+        X: Any,
+        y: Any,
+        model: Any,
+        n_examples: int | None,
+        n_labels: int | None,
+        sample: int,
+        confidence: float,
     ) -> None:
         self.X, self.y = token_array(X), label_array(y)
         if len(self.X) < 2 or len(self.X) != len(self.y):
-            raise ValueError(f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels.")
+            raise ValueError(
+                f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels."
+            )
         self.n = len(self.X) if n_examples is None else int(n_examples)
         if self.n < len(self.X):
             raise ValueError(
@@ -242,7 +270,9 @@ class Predictions:
             return int(given)
         if self.is_all:
             return seen
-        expected = max(seen, round(expected_distinct(self.sample.label_counts, self.n / self.sample.m)))
+        expected = max(
+            seen, round(expected_distinct(self.sample.label_counts, self.n / self.sample.m))
+        )
         if expected > seen:
             self.notes.append(
                 f"The sample has {seen:,} labels; {expected:,} are expected in all the data and planned for. "
@@ -268,8 +298,14 @@ class Predictions:
         if self.grown_to < self.n:
             grown = f"Agreement was simulated with {self.grown_to:,} examples"
             self.notes.append(f"{grown}; intervals are wider for the rest.")
-        grower, number = Grower(self.sample, self.grown_to), GROWTHS if self.grown_to > self.sample.m else 1
-        return [grower.draw(self.rng, self.sites.weights, mean=self.model.vote == "mean") for _ in range(number)]
+        grower, number = (
+            Grower(self.sample, self.grown_to),
+            GROWTHS if self.grown_to > self.sample.m else 1,
+        )
+        return [
+            grower.draw(self.rng, self.sites.weights, mean=self.model.vote == "mean")
+            for _ in range(number)
+        ]
 
     # Memories
 
@@ -280,7 +316,10 @@ class Predictions:
         if self.is_all and self.X.shape[0] * len(self.sites.positions) <= _COUNTED_CELLS:
             size = self.estimator(Exact()).fit(self.X, self.y).memory_.nbytes
             return Option(Exact(), Estimate(size, size, size, "counted"), certain, certain)
-        largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
+        largest = max(
+            int(part.entry_counts(self.sample.n_labels).max(initial=0))
+            for part in self.sample.parts
+        )
         if self.n > _FAR * self.sample.m:
             far = f"The sample is less than 1/{_FAR} of the data"
             self.notes.append(f"{far}: the size of the exact table is a guess, and too small.")
@@ -290,14 +329,20 @@ class Predictions:
     def reserved(self, number: int) -> list[int]:
         """Return how many features each group of sites reserves where `number` are requested."""
         groups = range(len(self.sample.pooled))
-        return [min(number, round(self.sample.features_in_group(group, self.n))) for group in groups]
+        return [
+            min(number, round(self.sample.features_in_group(group, self.n))) for group in groups
+        ]
 
     def hashed(self, buckets: int, reserved: int) -> Option:
         """Return what is predicted of one hashed memory, from all growths."""
         outcomes = [trial.hashed(buckets, reserved, certify=True) for trial in self.trials]
         size = self.sizes.hashed(buckets, self.reserved(reserved), self.largest_counts(outcomes))
-        agreement = self._interval([o.agreement for o in outcomes], int(self.trials[0].unambiguous.sum()))
-        certified = self._interval([o.certified for o in outcomes], len(self.trials[0].queries), proofs=True)
+        agreement = self._interval(
+            [o.agreement for o in outcomes], int(self.trials[0].unambiguous.sum())
+        )
+        certified = self._interval(
+            [o.certified for o in outcomes], len(self.trials[0].queries), proofs=True
+        )
         return Option(Hashed(buckets, reserved), size, agreement, certified)
 
     def largest_counts(self, outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
@@ -308,7 +353,9 @@ class Predictions:
         means[:, 1] /= 1 + (noise if self.n > self.sample.m else 0.0)
         return [(float(own), float(shared)) for own, shared in means]
 
-    def _interval(self, shares: Sequence[Sequence[float]], n_queries: int, *, proofs: bool = False) -> Estimate:
+    def _interval(
+        self, shares: Sequence[Sequence[float]], n_queries: int, *, proofs: bool = False
+    ) -> Estimate:
         """Return the prediction from the shares in each growth, one for each draw of the labels' shares."""
         values = np.array(shares)
         share, number = float(values.mean()), len(values)
@@ -318,7 +365,9 @@ class Predictions:
             share = 1 - _MISSES_KEPT * (1 - share)
         relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MISSES_DISCOUNT * rest)
         spread = relative * rest if grown else 0.0
-        found = values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2  # few growths say little
+        found = (
+            values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2
+        )  # few growths say little
         between = found / (number - 1 + GROWTHS) * (1 + 1 / number) if grown else 0.0
         within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
@@ -342,8 +391,12 @@ class Predictions:
         same = (sketch.predict(self.X[asked]) == exact.predict(self.X[asked]))[clear]
         agreement = Estimate(0.5, 0.0, 1.0, "simulated")  # where no query was clear
         if len(same):
-            found = stats.binomtest(int(same.sum()), len(same)).proportion_ci(self.confidence, "wilson")
-            agreement = Estimate(float(same.mean()), float(found.low), float(found.high), "simulated")
+            found = stats.binomtest(int(same.sum()), len(same)).proportion_ci(
+                self.confidence, "wilson"
+            )
+            agreement = Estimate(
+                float(same.mean()), float(found.low), float(found.high), "simulated"
+            )
         taken = self.sizes.gaussian(d)
         return Option(Gaussian(d), Estimate(taken, taken, taken, "computed"), agreement, None)
 

@@ -48,7 +48,12 @@ class Option:
         """Return everything as plain values."""
         told = asdict(self)
         figures = ("state_bytes", "agreement", "certified", "queries_per_second")
-        return {"memory": self.name, "chosen": self.chosen, "why": self.why, **{name: told[name] for name in figures}}
+        return {
+            "memory": self.name,
+            "chosen": self.chosen,
+            "why": self.why,
+            **{name: told[name] for name in figures},
+        }
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,10 @@ class Plan:
     def __str__(self) -> str:
         rows = [_COLUMNS, *(_cells(option) for option in self.options)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
         reasons = [f"{option.name}: {option.why}" for option in self.options]
         return "\n".join([self._title(), "", *lines, "", *reasons, *self.notes])
 
@@ -107,7 +115,11 @@ class Plan:
 
         table = Table("", *_COLUMNS, "why")
         for option in self.options:
-            table.add_row("→" if option.chosen else "", *(Text(cell) for cell in _cells(option)), Text(option.why))
+            table.add_row(
+                "→" if option.chosen else "",
+                *(Text(cell) for cell in _cells(option)),
+                Text(option.why),
+            )
         return Group(Text(self._title()), table, *(Text(note) for note in self.notes))
 
     def _title(self) -> str:
@@ -123,7 +135,13 @@ _COLUMNS = ("memory", "state", "agreement (%)", "certified (%)", "queries per se
 def _cells(option: Option) -> tuple[str, ...]:
     certified = "none" if option.certified is None else _share_text(option.certified)
     rate = "" if option.queries_per_second is None else f"{option.queries_per_second.value:,.0f}"
-    return option.name, size_text(option.state_bytes.value), _share_text(option.agreement), certified, rate
+    return (
+        option.name,
+        size_text(option.state_bytes.value),
+        _share_text(option.agreement),
+        certified,
+        rate,
+    )
 
 
 def _share_text(share: Estimate) -> str:

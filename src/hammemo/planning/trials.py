@@ -95,7 +95,9 @@ class HashedSample:
         today = expected_features(counts, cells / counts.sum())
         later = expected_features(counts, cells * n / self.m / counts.sum())
         whole = self.features_in_group(self.groups[k], n)
-        return float(np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words))))
+        return float(
+            np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words)))
+        )
 
     def cells_at(self, k: int, n: int) -> int:
         """Return how many of n examples hold something at site k."""
@@ -108,7 +110,9 @@ def _pooled(groups: Sequence[int], counted: list[tuple[Words, Ints]]) -> list[tu
     for group in range(max(groups) + 1):
         parts = [part for part, own in zip(counted, groups, strict=True) if own == group]
         words, place = np.unique(np.concatenate([words for words, _ in parts]), return_inverse=True)
-        pools.append((words, np.bincount(place, np.concatenate([n for _, n in parts])).astype(np.int64)))
+        pools.append(
+            (words, np.bincount(place, np.concatenate([n for _, n in parts])).astype(np.int64))
+        )
     return pools
 
 
@@ -124,22 +128,38 @@ class Grower:
         self.sample = sample
         self.n = max(n, sample.m)
         shares = sample.label_counts / sample.m
-        sizes = [(sample.cells_at(k, self.n), sample.features_at(k, self.n)) for k in range(len(sample.parts))]
-        self._models = [SiteModel(part, shares, *size) for part, size in zip(sample.parts, sizes, strict=True)]
-        self._vocabularies = [round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))]
+        sizes = [
+            (sample.cells_at(k, self.n), sample.features_at(k, self.n))
+            for k in range(len(sample.parts))
+        ]
+        self._models = [
+            SiteModel(part, shares, *size) for part, size in zip(sample.parts, sizes, strict=True)
+        ]
+        self._vocabularies = [
+            round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))
+        ]
 
     def draw(self, rng: Generator, weights: Floats, *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
         totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
-        unseen = [n - len(known) for n, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)]
+        unseen = [
+            n - len(known) for n, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)
+        ]
         words = [rng.integers(0, 2**64, max(number, 0), dtype=np.uint64) for number in unseen]
         sites = []
         for k, (model, group) in enumerate(zip(self._models, sample.groups, strict=True)):
             complete = len(model.sample.features) == sample.m
             grown = model.grow(sample.cells_at(k, self.n), totals if complete else None, rng)
             new = grown.n_features - len(model.sample.words)
-            sites.append((grown, np.concatenate([model.sample.words, self._new_words(k, new, words[group], rng)])))
+            sites.append(
+                (
+                    grown,
+                    np.concatenate(
+                        [model.sample.words, self._new_words(k, new, words[group], rng)]
+                    ),
+                )
+            )
         return Trial(sample, sites, totals, weights, rng, mean=mean)
 
     def _new_words(self, k: int, number: int, unseen: Words, rng: Generator) -> Words:
@@ -147,7 +167,10 @@ class Grower:
         sample = self.sample
         words, counts = sample.pooled[sample.groups[k]]
         elsewhere = find_sorted(sample.parts[k].words, words) < 0
-        cells, pooled_cells = sample.cells_at(k, self.n) - len(sample.parts[k].features), counts.sum()
+        cells, pooled_cells = (
+            sample.cells_at(k, self.n) - len(sample.parts[k].features),
+            counts.sum(),
+        )
         expected = (counts[elsewhere] - 0.5) * cells / max(pooled_cells, 1)
         arrives = rng.random(len(expected)) < -np.expm1(-expected)
         order = np.argsort(-counts[elsewhere][arrives], kind="stable")
@@ -172,7 +195,14 @@ class Trial:
     """One growth of a sample, and the exact classifier's answers to the sample's examples."""
 
     def __init__(
-        self, sample: HashedSample, sites: Grown, label_totals: Ints, weights: Floats, rng: Generator, *, mean: bool
+        self,
+        sample: HashedSample,
+        sites: Grown,
+        label_totals: Ints,
+        weights: Floats,
+        rng: Generator,
+        *,
+        mean: bool,
     ) -> None:
         self.sample, self.sites, self.weights = sample, sites, weights
         n_queries = min(sample.m, max(1, _SCORE_NUMBERS // max(len(sites) * sample.n_labels, 1)))
@@ -181,11 +211,17 @@ class Trial:
         self._some_asked = [_every_fourth(read) for read in self._asked]
         self._divisor = self._divisors(label_totals) if mean else None
         self.hashed = cache(self._hashed)
-        self._shares = self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
+        self._shares = (
+            self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
+        )
         scores = _divided(self._exact_scores(), self._divisor)
         self.winners = scores.argmax(axis=1)
         self._other_winners = [(scores * drawn).argmax(axis=1) for drawn in self._shares]
-        best = np.partition(scores, -2, axis=1)[:, -2:] if scores.shape[1] > 1 else np.array([[0.0, 1.0]])
+        best = (
+            np.partition(scores, -2, axis=1)[:, -2:]
+            if scores.shape[1] > 1
+            else np.array([[0.0, 1.0]])
+        )
         self.unambiguous = np.broadcast_to(best[:, 1] > best[:, 0], self.winners.shape)
         self._reserved_order = self._order()
 
@@ -200,7 +236,9 @@ class Trial:
         largest = []
         for k, (grown, words) in enumerate(self.sites):
             n_own = len(own[sample.groups[k]])
-            rows = hashed_rows(words, own[sample.groups[k]], sample.seed, sample.sites.positions[k], buckets)
+            rows = hashed_rows(
+                words, own[sample.groups[k]], sample.seed, sample.sites.positions[k], buckets
+            )
             counts = self._table(rows[grown.features], grown.labels, n_own + buckets)
             largest.append((int(counts[:n_own].max(initial=0)), int(counts[n_own:].max(initial=0))))
             read = self._asked[k] if certify else self._some_asked[k]
@@ -233,9 +271,19 @@ class Trial:
 
     def _table(self, rows: Ints, labels: Ints, n_rows: int) -> Ints:
         n_labels = self.sample.n_labels
-        return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(n_rows, n_labels)
+        return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(
+            n_rows, n_labels
+        )
 
-    def _read(self, k: int, read: Reads, rows: Ints, table: Array, totals: Floats, below: int | None = None) -> None:
+    def _read(
+        self,
+        k: int,
+        read: Reads,
+        rows: Ints,
+        table: Array,
+        totals: Floats,
+        below: int | None = None,
+    ) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
         asked, (query, label, count) = read
         held = asked >= 0
@@ -273,8 +321,12 @@ class Trial:
         asked[query_of_cell[mine]] = part.features[mine]
         new_cells = np.flatnonzero(grown.features >= len(part.words))
         if len(new_cells):
-            asked[query_of_cell[mine & alone]] = grown.features[rng.choice(new_cells, int((mine & alone).sum()))]
-            query_of_cell = np.where(alone, -1, query_of_cell)  # what they read now did not grow from them
+            asked[query_of_cell[mine & alone]] = grown.features[
+                rng.choice(new_cells, int((mine & alone).sum()))
+            ]
+            query_of_cell = np.where(
+                alone, -1, query_of_cell
+            )  # what they read now did not grow from them
         from_sample = grown.roots < m
         query = query_of_cell[grown.roots[from_sample]]
         keys = (query * n_labels + grown.labels[from_sample])[query >= 0]
@@ -285,14 +337,22 @@ class Trial:
         """Return each label's examples, for each query without those that grew from it."""
         sample = self.sample
         divisor = np.tile(label_totals.astype(np.float64), (len(self.queries), 1))
-        divisor[np.arange(len(self.queries)), sample.labels[self.queries]] -= label_totals.sum() / sample.m
+        divisor[np.arange(len(self.queries)), sample.labels[self.queries]] -= (
+            label_totals.sum() / sample.m
+        )
         return np.maximum(divisor, 1.0)
 
     def _order(self) -> list[Words]:
         """Return for each group of sites its features, the most frequent ones first, equals by hash."""
-        counted = [(words, np.bincount(grown.features, minlength=grown.n_features)) for grown, words in self.sites]
+        counted = [
+            (words, np.bincount(grown.features, minlength=grown.n_features))
+            for grown, words in self.sites
+        ]
         pools = _pooled(self.sample.groups, counted)
-        return [words[np.lexsort((words, -totals))][: int((totals > 0).sum())] for words, totals in pools]
+        return [
+            words[np.lexsort((words, -totals))][: int((totals > 0).sum())]
+            for words, totals in pools
+        ]
 
 
 def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buckets: int) -> Ints:
@@ -301,7 +361,9 @@ def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buc
     A hash is all that is known of a feature here: two with one hash are one.
     """
     found = find_sorted(own, hashes)
-    return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
+    return np.where(
+        found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets)
+    )
 
 
 def _every_fourth(read: Reads) -> Reads:

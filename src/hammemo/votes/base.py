@@ -114,14 +114,22 @@ class Vote(BaseEstimator, ABC):
     def is_fitted_like(self, other: Vote) -> bool:
         """Return whether both have the same fitted weights, to the bit; none is the same as none."""
         mine, theirs = self.state(), other.state()
-        return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        return mine.keys() == theirs.keys() and all(
+            np.array_equal(mine[name], theirs[name]) for name in mine
+        )
 
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what gives scores, and the best labels, of what a reader holds."""
 
     def fit_to(
-        self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
+        self,
+        reader: Reader,
+        examples: Examples,
+        sites: Sites,
+        *,
+        seed: int = 0,
+        leave_one_out: bool = True,
     ) -> None:
         """Fit what the vote has to fit.
 
@@ -167,7 +175,9 @@ class WeightedSum(Vote):
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the weighted sums over the divisor."""
-        return _SumRanker(with_free_rows(reader, sites), sites.all_weights, self.divisor(reader, sites))
+        return _SumRanker(
+            with_free_rows(reader, sites), sites.all_weights, self.divisor(reader, sites)
+        )
 
 
 class _SumRanker(Ranker):
@@ -184,7 +194,9 @@ class _SumRanker(Ranker):
         return self._reader.scores(contexts, self._weights) / self._divisor
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
-        divisor = self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
+        divisor = (
+            self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
+        )
         return self._reader.site_scores(contexts, self._weights, columns).divide(divisor)
 
     def winners(self, contexts: Contexts) -> Ints:

@@ -83,7 +83,9 @@ def plain_log_linear(n_labels: int) -> LogLinear:
 
 
 @one_blas_thread
-def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[WeightTrial]]:
+def chosen_log_linear(
+    selection: Selection, n_labels: int, n_sites: int
+) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
     tally = FoldTally(n_labels, _SHARES)
     for of_trial in in_threads(lambda trial: list(_observed(trial)), selection.trials, advance):
@@ -119,13 +121,17 @@ class FoldTally:
         self._right: dict[tuple[bool, float], list[int]] = {}
         self._rows: dict[tuple[bool, float], list[int]] = {}
 
-    def add(self, option: tuple[bool, float], observed: Floats, right: Bools, multiplicity: Ints) -> None:
+    def add(
+        self, option: tuple[bool, float], observed: Floats, right: Bools, multiplicity: Ints
+    ) -> None:
         """Add one fold: the probability of each held-out row's label, whether it was the answer, and how often."""
         self._right.setdefault(option, []).append(int(multiplicity[right].sum()))
         self._rows.setdefault(option, []).append(int(multiplicity.sum()))
         for share in self._shares:
             mixed = -log((1 - share) * observed + share / self._n_labels)
-            self._losses.setdefault((*option, share), []).append(float((mixed * multiplicity).sum()))
+            self._losses.setdefault((*option, share), []).append(
+                float((mixed * multiplicity).sum())
+            )
 
     def trials(self) -> list[WeightTrial]:
         """Return all that was tried, the lowest mean loss first; but the simplest of those that are as good as that."""
@@ -136,7 +142,14 @@ class FoldTally:
             found.append(WeightTrial(*option, share, sum(losses) / n, right / n, len(losses), n))
         enough = min((trial.loss for trial in found), default=0.0) + _AS_GOOD
         return sorted(
-            found, key=lambda one: (one.loss > enough, one.per_label, -one.ridge, one.uniform != UNIFORM, one.loss)
+            found,
+            key=lambda one: (
+                one.loss > enough,
+                one.per_label,
+                -one.ridge,
+                one.uniform != UNIFORM,
+                one.loss,
+            ),
         )
 
 

@@ -102,11 +102,15 @@ def features(reader: Reader, rows: LabelledContexts) -> NDArray[np.float32]:
         if rows.leave_one_out:
             held = counts[np.arange(len(counts)), :, labels[part]]
             own = reader.own_counts(rows.contexts[part], labels[part])
-            counts[np.arange(len(counts)), :, labels[part]] = np.maximum(held - own, 0)  # an empty site counts nothing
+            counts[np.arange(len(counts)), :, labels[part]] = np.maximum(
+                held - own, 0
+            )  # an empty site counts nothing
         totals = counts.sum(axis=2)
         ratios = (counts / prior).transpose(2, 0, 1)
         for j, amount in enumerate(smoothing):
-            out[:, part, j :: len(smoothing)] = np.log1p(ratios / amount) - np.log1p(totals / amount)
+            out[:, part, j :: len(smoothing)] = np.log1p(ratios / amount) - np.log1p(
+                totals / amount
+            )
     return out
 
 
@@ -130,7 +134,13 @@ class DenseFits:
         return int(self.ratios.shape[2])
 
     def fit(
-        self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
+        self,
+        *,
+        start: Floats,
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
     ) -> FittedWeights:
         """Return the weights that minimise the log-loss, as the module's text defines it; steps begin at `warm`.
 
@@ -138,7 +148,9 @@ class DenseFits:
         ------
         start : (F,)
         """
-        problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
+        problem = _Problem(
+            self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label
+        )
         first = _vector(start, len(self.prior), warm, per_label=per_label)
         found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
         return _weights(found.x, len(start), len(self.prior), per_label=per_label)
@@ -160,7 +172,13 @@ class TableFits:
     tolerance: float = _TOLERANCE
 
     def fit(
-        self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
+        self,
+        *,
+        start: Floats,
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
     ) -> FittedWeights:
         """Return the weights that minimise the log-loss."""
         total = float(self.multiplicity.sum())
@@ -206,14 +224,18 @@ def fits_to(
     """
     if rows is None:
         rows = np.arange(len(labels))
-    blocks = _native.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
+    blocks = _native.DenseRatios.of_rows(
+        ratios, rows.astype(np.int64), labels[rows].astype(np.int32)
+    )
     return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]), is_bounded, tolerance)
 
 
 def _vector(start: Floats, n_labels: int, warm: FittedWeights | None, *, per_label: bool) -> Floats:
     """Return weights as one vector: shared ones, then with `per_label` differences label by label, then offsets."""
     if warm is not None:
-        parts = [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
+        parts = (
+            [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
+        )
         return np.concatenate(parts)
     return np.concatenate([start, np.zeros(n_labels * (len(start) + 1) if per_label else 0)])
 
@@ -249,7 +271,9 @@ def tables_of(reader: SparseCounts, asked: LabelledContexts) -> _native.LogRatio
         found = scan.cells(np.array(site, np.int32), of_site)
         held = np.flatnonzero(of_site >= 0)
         first = np.empty(found, np.int64)
-        first[of_site[held[::-1]]] = place[held[::-1]]  # the first example of each cell is written last
+        first[of_site[held[::-1]]] = place[
+            held[::-1]
+        ]  # the first example of each cell is written last
         of_site[held] += n_cells
         n_cells += found
         read.append(first)
@@ -313,15 +337,21 @@ class _Problem:
         excess /= sums[:, None]
         excess[self.places, self.labels] -= 1
         excess *= self.shares[:, None]
-        by_label = _products(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(np.float64)
+        by_label = _products(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(
+            np.float64
+        )
         return self._with_ridge(vector, float(self.shares @ losses), by_label, excess.sum(axis=0))
 
-    def _with_ridge(self, vector: Floats, loss: float, by_label: Floats, by_offset: Floats) -> tuple[float, Floats]:
+    def _with_ridge(
+        self, vector: Floats, loss: float, by_label: Floats, by_offset: Floats
+    ) -> tuple[float, Floats]:
         parts: list[Any] = [by_label.sum(axis=0)]
         if self.per_label:
             parts += [by_label.ravel(), by_offset]
         away = vector - np.concatenate([self.start, np.zeros(len(vector) - len(self.start))])
-        return loss + self.strength * float(away @ away), np.concatenate(parts) + 2 * self.strength * away
+        return loss + self.strength * float(away @ away), np.concatenate(
+            parts
+        ) + 2 * self.strength * away
 
 
 def _products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -183,7 +183,9 @@ class LogLinear(Vote):
         weights, offsets = np.repeat(shared, len(prior), axis=2), np.zeros(len(prior))
         place = self.labels_.find(reader.labels)
         known = place >= 0
-        weights[:, :, known] += self.label_weights_[:, place[known]].reshape(n_sites, len(smoothing), -1)
+        weights[:, :, known] += self.label_weights_[:, place[known]].reshape(
+            n_sites, len(smoothing), -1
+        )
         offsets[known] = self.offsets_[place[known]]
         return RowRule(smoothing, weights, prior, base + offsets)
 
@@ -210,8 +212,12 @@ class LogLinear(Vote):
         if isinstance(given, str) and given == "balanced":
             return None
         pairs = list(given.items()) if isinstance(given, Mapping) else given
-        if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
-            raise ValueError(f"class_weight={given!r} is not known: use 'balanced' or a weight for each label.")
+        if not isinstance(pairs, (list, tuple)) or not all(
+            isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs
+        ):
+            raise ValueError(
+                f"class_weight={given!r} is not known: use 'balanced' or a weight for each label."
+            )
         if not all(is_number(weight) and 0 < weight < np.inf for _, weight in pairs):
             raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
         return {as_token(label): float(weight) for label, weight in pairs}
@@ -230,7 +236,13 @@ class LogLinear(Vote):
 
     @one_blas_thread
     def fit_to(
-        self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
+        self,
+        reader: Reader,
+        examples: Examples,
+        sites: Sites,
+        *,
+        seed: int = 0,
+        leave_one_out: bool = True,
     ) -> None:
         """Fit the weights to examples that the reader holds or, without leaving one out, to others."""
         reader, smoothing = with_free_rows(reader, sites), self.amounts()
@@ -239,13 +251,21 @@ class LogLinear(Vote):
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
         numbers = sites.n * len(reader.labels) * len(smoothing)  # of one example
         most = max(1, MAX_FEATURES // max(numbers, 1))
-        sparse = reader if not self.per_label and most < int(self.sample) and isinstance(reader, SparseCounts) else None
-        chosen, multiplicity = self._chosen(examples, columns, most if sparse is None else int(self.sample), seed)
+        sparse = (
+            reader
+            if not self.per_label and most < int(self.sample) and isinstance(reader, SparseCounts)
+            else None
+        )
+        chosen, multiplicity = self._chosen(
+            examples, columns, most if sparse is None else int(self.sample), seed
+        )
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
         prior = shares(reader.label_counts)
-        rows = LabelledContexts(examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out)
+        rows = LabelledContexts(
+            examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out
+        )
         if sparse is not None:
             touched = touched_gains(sparse, rows, MAX_FEATURES)
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
@@ -267,26 +287,38 @@ class LogLinear(Vote):
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = labels
 
-    def _fitted_sparse(self, touched: TouchedGains, multiplicity: Ints, prior: Floats) -> FittedWeights:
+    def _fitted_sparse(
+        self, touched: TouchedGains, multiplicity: Ints, prior: Floats
+    ) -> FittedWeights:
         """Return weights that all labels share, from the labels that rows hold."""
         n_features = touched.gains.shape[1]
         start = np.full(n_features, 1.0 / n_features)
         two_stages = self.shared_ridge is not None
-        ridge, steps = (self.shared_ridge, SHARED_STEPS) if two_stages else (self.ridge, int(self.steps))
-        shared = fit_shared_weights(touched, multiplicity, prior, start=start, ridge=float(ridge or 0), steps=steps)
+        ridge, steps = (
+            (self.shared_ridge, SHARED_STEPS) if two_stages else (self.ridge, int(self.steps))
+        )
+        shared = fit_shared_weights(
+            touched, multiplicity, prior, start=start, ridge=float(ridge or 0), steps=steps
+        )
         nothing = np.zeros((n_features, len(prior)))
         return FittedWeights(shared, nothing, np.zeros(len(prior)))
 
     def fitted(self, fits: Fits) -> FittedWeights:
         """Return the weights of these log-ratios, in one stage or in two."""
-        start = np.full(fits.n_features, 1.0 / fits.n_features)  # an average of the sites' log-distributions
+        start = np.full(
+            fits.n_features, 1.0 / fits.n_features
+        )  # an average of the sites' log-distributions
         ridge, steps, per_label = float(self.ridge), int(self.steps), bool(self.per_label)
         if self.shared_ridge is None:
             return fits.fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
         most = max(SHARED_STEPS, steps)
         shared = fits.fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=most)
         advance(1, 1 + per_label)
-        return fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
+        return (
+            fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps)
+            if per_label
+            else shared
+        )
 
     def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
@@ -298,7 +330,11 @@ class LogLinear(Vote):
         if not hasattr(self, "labels_"):
             return {}
         labels = {f"labels.{name}": array for name, array in self.labels_.arrays().items()}
-        weights = {"site_weights": self.site_weights_, "label_weights": self.label_weights_, "offsets": self.offsets_}
+        weights = {
+            "site_weights": self.site_weights_,
+            "label_weights": self.label_weights_,
+            "offsets": self.offsets_,
+        }
         of_base = {"base_weights": self.base_weights_} if hasattr(self, "base_weights_") else {}
         return {**labels, **weights, **of_base}
 
@@ -311,7 +347,9 @@ class LogLinear(Vote):
             return
         labels = Vocabulary.from_arrays(stored.part("labels"))
         self.site_weights_ = stored.finite("site_weights", "float64", n_features)
-        self.label_weights_ = stored.finite("label_weights", "float64", (n_features[0] * n_features[1], len(labels)))
+        self.label_weights_ = stored.finite(
+            "label_weights", "float64", (n_features[0] * n_features[1], len(labels))
+        )
         self.offsets_ = stored.finite("offsets", "float64", (len(labels),))
         if "base_weights" in stored:
             self.base_weights_ = stored.finite("base_weights", "float64", (1 + len(labels),))
@@ -339,8 +377,14 @@ class LogLinear(Vote):
 
     def amounts(self) -> tuple[float, ...]:
         """Return the amounts of smoothing, checked."""
-        amounts = self.smoothing if isinstance(self.smoothing, (Sequence, np.ndarray)) else (self.smoothing,)
-        if not len(amounts) or not all(is_number(amount) and 0 < amount < 2.0**53 for amount in amounts):
+        amounts = (
+            self.smoothing
+            if isinstance(self.smoothing, (Sequence, np.ndarray))
+            else (self.smoothing,)
+        )
+        if not len(amounts) or not all(
+            is_number(amount) and 0 < amount < 2.0**53 for amount in amounts
+        ):
             raise ValueError(
                 f"smoothing={self.smoothing!r} is a number above zero, or a list of them, such as (1, 10)."
             )
@@ -351,10 +395,14 @@ class LogLinear(Vote):
             self.named_class_weights()
         for name in ("ridge", "shared_ridge"):
             value = getattr(self, name)
-            if (name == "ridge" or value is not None) and not (is_number(value) and 0 < value < np.inf):
+            if (name == "ridge" or value is not None) and not (
+                is_number(value) and 0 < value < np.inf
+            ):
                 raise ValueError(f"{name}={value!r} is a number above zero, for example 5.")
         if not is_number(self.uniform) or not 0 <= self.uniform < 1:
-            raise ValueError(f"uniform={self.uniform!r} is a share from 0 to below 1, for example 0.002.")
+            raise ValueError(
+                f"uniform={self.uniform!r} is a share from 0 to below 1, for example 0.002."
+            )
         self.check_whole("sample", "steps")
 
     def _shared(self, n_sites: int) -> Floats:

@@ -38,7 +38,9 @@ class SeenRows:
     values : (m, ordered columns); codes : (m, columns)
     """
 
-    def __init__(self, codes: ColumnCodes, contexts: Contexts, wide: Contexts | None = None) -> None:
+    def __init__(
+        self, codes: ColumnCodes, contexts: Contexts, wide: Contexts | None = None
+    ) -> None:
         self.wide = wide
         """The rows of a wide table that these were made of; None for others, and for what needs no columns."""
         self.codes = codes.rows(contexts)
@@ -89,7 +91,9 @@ class NumberAnswers(Cached):
 
     def ask(self, contexts: Contexts) -> SeenRows:
         """Return the rows of a question as base and trees see them."""
-        return SeenRows(self.codes, contexts if self.narrowing is None else self.narrowing.ask(contexts))
+        return SeenRows(
+            self.codes, contexts if self.narrowing is None else self.narrowing.ask(contexts)
+        )
 
     @cached_property
     def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], Floats]]:
@@ -123,7 +127,12 @@ class NumberAnswers(Cached):
     def quantiles(self, levels: Floats, rows: SeenRows) -> Floats:
         """Return quantiles of the target of each row: (m, levels)."""
         assert self.errors is not None
-        return self.numbers(self.units(rows)[:, None] + self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels))
+        return self.numbers(
+            self.units(rows)[:, None]
+            + self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "leaf_sums"}
+        return {
+            name: value for name, value in super().__getstate__().items() if name != "leaf_sums"
+        }

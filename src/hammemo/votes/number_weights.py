@@ -91,7 +91,9 @@ def fit_weights(rows: UnseenRows) -> NumberWeights:
     said = _predict_parts(rows, weights)
     n = int(rows.counts.sum())
     m = len(said)
-    pull = (1 + _PULL * sqrt(n)) ** 2 * max(_sum_products(rows.targets, rows.targets, rows.counts) / n, 1.0)
+    pull = (1 + _PULL * sqrt(n)) ** 2 * max(
+        _sum_products(rows.targets, rows.targets, rows.counts) / n, 1.0
+    )
     gram = np.array([[_sum_products(one, other, rows.counts) for one in said] for other in said])
     wanted = np.array([_sum_products(one, rows.targets, rows.counts) for one in said])
     blend = nonnegative_solution(gram + pull * np.eye(m), wanted + pull / m)

@@ -75,18 +75,24 @@ def _of_piece(reader: SparseCounts, rows: LabelledContexts) -> TouchedGains:
     if rows.leave_one_out:
         counts -= entries.columns == labels[example]
     keys = example * n_labels + entries.columns
-    pairs, place = np.unique(np.concatenate([keys, np.arange(m) * n_labels + labels]), return_inverse=True)
+    pairs, place = np.unique(
+        np.concatenate([keys, np.arange(m) * n_labels + labels]), return_inverse=True
+    )
     columns = pairs % n_labels
     gains = np.zeros((len(pairs), n_sites * n_amounts), np.float32)
     ratios = counts / prior[entries.columns]
     for j, amount in enumerate(smoothing):
         gains[place[: len(keys)], site * n_amounts + j] = np.log1p(ratios / amount)
-    return TouchedGains(gains, columns, np.searchsorted(pairs, np.arange(m) * n_labels), place[len(keys) :])
+    return TouchedGains(
+        gains, columns, np.searchsorted(pairs, np.arange(m) * n_labels), place[len(keys) :]
+    )
 
 
 def _first(touched: TouchedGains, n: int) -> TouchedGains:
     end = len(touched.gains) if n >= len(touched) else int(touched.starts[n])
-    return TouchedGains(touched.gains[:end], touched.columns[:end], touched.starts[:n], touched.own[:n])
+    return TouchedGains(
+        touched.gains[:end], touched.columns[:end], touched.starts[:n], touched.own[:n]
+    )
 
 
 def _joined(parts: list[TouchedGains]) -> TouchedGains:
@@ -100,11 +106,19 @@ def _joined(parts: list[TouchedGains]) -> TouchedGains:
 
 
 def fit_shared_weights(
-    touched: TouchedGains, multiplicity: Ints, prior: Floats, *, start: Floats, ridge: float, steps: int
+    touched: TouchedGains,
+    multiplicity: Ints,
+    prior: Floats,
+    *,
+    start: Floats,
+    ridge: float,
+    steps: int,
 ) -> Floats:
     """Return the weights that minimise the log-loss with the ridge towards `start`: (F,)."""
     loss = shared_loss(touched, multiplicity, prior, start, ridge)
-    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x, np.float64)
+    return np.asarray(
+        minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x, np.float64
+    )
 
 
 def shared_loss(
@@ -119,14 +133,20 @@ def shared_loss(
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         scores = (touched.gains @ weights.astype(np.float32)).astype(np.float64) + log_prior
-        highest = np.maximum(np.maximum.reduceat(scores, touched.starts), 0.0)  # 0: that of the other labels is below
+        highest = np.maximum(
+            np.maximum.reduceat(scores, touched.starts), 0.0
+        )  # 0: that of the other labels is below
         raised = np.exp(scores - np.repeat(highest, lengths))
         sums = np.add.reduceat(raised, touched.starts) + rest * np.exp(-highest)
         losses = np.log(sums) + highest - scores[touched.own]
-        excess = raised * np.repeat(shares / sums, lengths)  # probabilities, less the observed label
+        excess = raised * np.repeat(
+            shares / sums, lengths
+        )  # probabilities, less the observed label
         excess[touched.own] -= shares
         gradient = (excess.astype(np.float32) @ touched.gains).astype(np.float64)
         away = weights - start
-        return float(shares @ losses) + strength * float(away @ away), gradient + 2 * strength * away
+        return float(shares @ losses) + strength * float(
+            away @ away
+        ), gradient + 2 * strength * away
 
     return loss

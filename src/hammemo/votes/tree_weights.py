@@ -96,12 +96,25 @@ class TreeRows:
     """The same, fitted to all rows: what answers are made of."""
 
     def __getitem__(self, rows: Ints) -> TreeRows:
-        names = ("leaves", "is_out", "name_codes", "labels", "multiplicity", "words", "base_ratios", "answered_ratios")
+        names = (
+            "leaves",
+            "is_out",
+            "name_codes",
+            "labels",
+            "multiplicity",
+            "words",
+            "base_ratios",
+            "answered_ratios",
+        )
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def rows_of(
-    cells: TreeCells, examples: Examples, seed: int, reader: Reader | None = None, sample: int | None = None
+    cells: TreeCells,
+    examples: Examples,
+    seed: int,
+    reader: Reader | None = None,
+    sample: int | None = None,
 ) -> TreeRows:
     """Return distinct examples, the lowest hashes first, with counts of all of them, or of all that a reader holds.
 
@@ -112,7 +125,9 @@ def rows_of(
     rows, words, counts = cells.codes.distinct(examples, seed, coded)
     labels = examples.label_ranks[rows]
     # Floats are exact here and below: the kept rows of a model are fewer than 2^53, copies counted.
-    label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
+    label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(
+        np.int64
+    )
     if reader is not None:
         labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts
         known = labels >= 0
@@ -122,17 +137,34 @@ def rows_of(
     if sample is not None:
         by_kind = [is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]
         chosen = np.flatnonzero(np.logical_and.reduce(by_kind))[:sample]
-    counted = chosen if reader is not None else np.arange(len(rows))  # a reader has counted all of them
-    contexts, places = examples.contexts[rows[counted]], chosen if reader is None else np.arange(len(chosen))
+    counted = (
+        chosen if reader is not None else np.arange(len(rows))
+    )  # a reader has counted all of them
+    contexts, places = (
+        examples.contexts[rows[counted]],
+        chosen if reader is None else np.arange(len(chosen)),
+    )
     coded = coded[rows[counted]]
-    n_labels, columns = len(label_counts), [_distinct_tuples(contexts.ranks, site) for site in cells.name_sites]
-    codes = np.stack([ranks for _, ranks in columns], axis=1) if columns else np.empty((len(counted), 0), np.int64)
+    n_labels, columns = (
+        len(label_counts),
+        [_distinct_tuples(contexts.ranks, site) for site in cells.name_sites],
+    )
+    codes = (
+        np.stack([ranks for _, ranks in columns], axis=1)
+        if columns
+        else np.empty((len(counted), 0), np.int64)
+    )
     leaves = cells.forest.leaves(coded)
     if reader is None:
         tree_counts = cells.forest.counts(leaves, labels, counts, n_labels)
-        name_counts = [_cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels) for code in codes.T]
+        name_counts = [
+            _cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels)
+            for code in codes.T
+        ]
     else:
-        tree_counts, name_counts = _read_counts(cells, contexts.vocabulary, [found for found, _ in columns], reader)
+        tree_counts, name_counts = _read_counts(
+            cells, contexts.vocabulary, [found for found, _ in columns], reader
+        )
     known_labels = examples.labels if reader is None else reader.labels
     plain = cells.codes.plain(coded[places])
     return TreeRows(
@@ -160,17 +192,23 @@ def _distinct_tuples(ranks: Ints, site: Site) -> tuple[Ints, Ints]:
     codes, first = np.zeros(len(ranks), np.int64), np.arange(min(1, len(ranks)))
     for j in site:  # one column at a time, so that the numbers stay small
         own = ranks[:, j].astype(np.int64)
-        _, first, codes = np.unique(codes * (own.max(initial=0) + 2) + own, return_index=True, return_inverse=True)
+        _, first, codes = np.unique(
+            codes * (own.max(initial=0) + 2) + own, return_index=True, return_inverse=True
+        )
     return ranks[first][:, list(site)], codes
 
 
 def _cell_counts(codes: Array, labels: Ints, counts: Ints, size: int, n_labels: int) -> Ints:
     """Return how often each label occurs in each cell: (size, L)."""
-    sums = np.bincount(codes * np.int64(n_labels) + labels, weights=counts, minlength=size * n_labels)
+    sums = np.bincount(
+        codes * np.int64(n_labels) + labels, weights=counts, minlength=size * n_labels
+    )
     return sums.astype(np.int64).reshape(size, n_labels)
 
 
-def _read_counts(cells: TreeCells, tokens: Vocabulary, names: list[Ints], reader: Reader) -> tuple[Ints, list[Ints]]:
+def _read_counts(
+    cells: TreeCells, tokens: Vocabulary, names: list[Ints], reader: Reader
+) -> tuple[Ints, list[Ints]]:
     """Return the counts of all cells that a reader holds: row r of the queries has the r-th cell of every site.
 
     The cells of the sites of names are tuples of tokens with these ranks: (cells, columns of the site).
@@ -209,7 +247,9 @@ def _site_counts(reader: Reader, vocabulary: Vocabulary, ranks: Ints) -> Ints:
     return np.concatenate(held).astype(np.int64)
 
 
-def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
+def tree_features(
+    cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING
+) -> NDArray[np.float32]:
     """Return the features of rows: of trees by kind, level and amount, of names by site and amount, and of the base.
 
     Shapes
@@ -218,7 +258,9 @@ def tree_features(cells: TreeCells, rows: TreeRows, smoothing: tuple[float, ...]
     """
     n_labels, n_amounts = len(rows.label_counts), len(smoothing)
     of_trees = len(KINDS) * len(LEVELS) * n_amounts
-    out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts) + 1), np.float32)
+    out = np.zeros(
+        (n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts) + 1), np.float32
+    )
     _write_tree_features(cells.forest, rows, smoothing, out)
     for k, (codes, held) in enumerate(zip(rows.name_codes.T, rows.name_counts, strict=True)):
         first = of_trees + n_amounts * k
@@ -238,30 +280,42 @@ class WeightedRows:
 
     def are_of(self, reader: Reader, vote: LogLinear) -> bool:
         """Return whether a reader would give the same, for a vote; all that it holds is these rows."""
-        is_same = self.labels == reader.labels and np.array_equal(self.rows.label_counts, reader.label_counts)
+        is_same = self.labels == reader.labels and np.array_equal(
+            self.rows.label_counts, reader.label_counts
+        )
         return is_same and vote.amounts() == SMOOTHING and int(vote.sample) == _MAX_ROWS
 
 
-def site_counts_of(cells: TreeCells, rows: TreeRows, sites: Sites) -> Iterator[tuple[Site, Ints, Floats]]:
+def site_counts_of(
+    cells: TreeCells, rows: TreeRows, sites: Sites
+) -> Iterator[tuple[Site, Ints, Floats]]:
     """Yield each site, the counts that rows read there, and how much each row is to be scaled.
 
     Trees that a row did not grow stand for all trees of their kind; the others are scaled to nothing.
     """
     of_cells, kinds, h = cells.forest.cell_rows, cells.forest.kinds, len(cells.kinds)
-    seen = np.stack([rows.is_out[:, kinds == kind].sum(axis=1) for kind in range(len(KINDS))], axis=1)
+    seen = np.stack(
+        [rows.is_out[:, kinds == kind].sum(axis=1) for kind in range(len(KINDS))], axis=1
+    )
     sizes = np.bincount(kinds, minlength=len(KINDS))
     of_names = cells.name_sites
     for site in sites.positions:
         if site[0] < h:
             place = of_names.index(site)
-            yield site, rows.name_counts[place][rows.name_codes[:, place]], np.ones(len(rows.labels))
+            yield (
+                site,
+                rows.name_counts[place][rows.name_codes[:, place]],
+                np.ones(len(rows.labels)),
+            )
             continue
         tree, level = divmod(site[0] - h, len(LEVELS))
         scale = sizes[kinds[tree]] / np.maximum(seen[:, kinds[tree]], 1) * rows.is_out[:, tree]
         yield site, rows.tree_counts[of_cells[level, rows.leaves[:, tree]]], scale
 
 
-def log_ratios(counts: Ints, labels: Ints, label_counts: Ints, smoothing: tuple[float, ...]) -> Floats:
+def log_ratios(
+    counts: Ints, labels: Ints, label_counts: Ints, smoothing: tuple[float, ...]
+) -> Floats:
     """Return the log-ratios of rows of counts, each without one count of its own label.
 
     Shapes
@@ -298,7 +352,16 @@ def _write_tree_features(
         def ratios(held: Ints, labels: Array) -> Floats:
             return log_ratios(held, labels, rows.label_counts, smoothing)
 
-        _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
+        _write_means(
+            rows.leaves,
+            rows.is_out,
+            of_cells,
+            rows.tree_counts,
+            rows.labels,
+            forest.kinds,
+            ratios,
+            out,
+        )
         return
     others, own, starts, totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
@@ -306,7 +369,11 @@ def _write_tree_features(
     pieces = thread_pieces(len(labels), _FEATURE_ROWS, each=1)
 
     def written(part: slice) -> None:
-        there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
+        there = (
+            out
+            if len(pieces) == 1
+            else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
+        )
         _native.tree_features(
             leaves=rows.leaves[part],
             is_out=is_out[part],
@@ -327,14 +394,21 @@ def _write_tree_features(
     in_threads(written, pieces)
 
 
-def _logarithms(counts: Ints, label_counts: Ints, smoothing: tuple[float, ...]) -> tuple[Floats, Floats, Ints, Floats]:
+def _logarithms(
+    counts: Ints, label_counts: Ints, smoothing: tuple[float, ...]
+) -> tuple[Floats, Floats, Ints, Floats]:
     """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total.
 
     The first array is for rows of other labels, the second for rows of the label itself.
     """
     amounts, most = np.array(smoothing), counts.max(axis=0, initial=0)
     of_others, own = (
-        np.concatenate([log1p(np.arange(top + 1)[:, None] / p / amounts) for top, p in zip(most, prior, strict=True)])
+        np.concatenate(
+            [
+                log1p(np.arange(top + 1)[:, None] / p / amounts)
+                for top, p in zip(most, prior, strict=True)
+            ]
+        )
         for prior in left_out_shares(label_counts)
     )
     starts = np.concatenate([[0], np.cumsum(most[:-1] + 1)]).astype(np.int64)
@@ -355,7 +429,10 @@ def _write_means(
     """Write the mean of `ratios`, (m, L, J) of counts (m, L) and labels, over the trees that rows did not grow."""
     n_labels, m, n_levels, n_kinds = counts.shape[1], len(leaves), len(cells), len(KINDS)
     n_amounts = ratios(counts[:0], labels[:0]).shape[2]
-    sums, seen = np.zeros((m, n_kinds, n_levels, n_amounts, n_labels)), np.zeros((m, n_kinds), np.int64)
+    sums, seen = (
+        np.zeros((m, n_kinds, n_levels, n_amounts, n_labels)),
+        np.zeros((m, n_kinds), np.int64),
+    )
     for tree, kind in enumerate(kinds.tolist()):
         rows = np.flatnonzero(is_out[:, tree])
         seen[rows, kind] += 1
@@ -374,7 +451,12 @@ def chosen_tree_vote(
 
     The rows are what `fit_tree_weights` fits the weights to, if the examples are all that a model learns.
     """
-    rows = rows_of(cells, examples, seed, sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS))
+    rows = rows_of(
+        cells,
+        examples,
+        seed,
+        sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS),
+    )
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
     tally = FoldTally(n_labels, _UNIFORM_SHARES)
@@ -389,7 +471,14 @@ def chosen_tree_vote(
         for option, weights in _tried(ratios, rows, inside, prior):
             probabilities = softmax(_linear(ratios[:, outside], weights, prior))
             observed = probabilities[np.arange(len(outside)), rows.labels[outside]]
-            found.append((option, observed, observed >= probabilities.max(axis=1), rows.multiplicity[outside]))
+            found.append(
+                (
+                    option,
+                    observed,
+                    observed >= probabilities.max(axis=1),
+                    rows.multiplicity[outside],
+                )
+            )
         return found
 
     for of_fold in in_threads(tried, range(n_tried), advance):
@@ -425,7 +514,11 @@ def _tried(
 
     def fitted(option: tuple[bool, float]) -> tuple[tuple[bool, float], FittedWeights]:
         per_label, ridge = option
-        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_TRIED_STEPS) if per_label else shared
+        found = (
+            fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_TRIED_STEPS)
+            if per_label
+            else shared
+        )
         return option, found
 
     return in_threads(fitted, _OPTIONS)
@@ -461,17 +554,23 @@ def fit_tree_weights(
         rows, ratios = known.rows, known.features
     else:
         most = _most_rows(cells, len(reader.labels), len(smoothing), int(vote.sample))
-        rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
+        rows = rows_of(
+            cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most
+        )
         ratios = tree_features(cells, rows, smoothing)
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     prior = shares(rows.label_counts)
     given = ratios, rows.labels, rows.multiplicity, prior
     fitted = vote.fitted(fits_to(*given, tolerance=_TOLERANCE))
-    if _turns_rows_against_labels(cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing):
+    if _turns_rows_against_labels(
+        cells, rows[np.arange(min(len(rows.labels), _ANSWERED_ROWS))], fitted, smoothing
+    ):
         fitted = vote.fitted(fits_to(*given, is_bounded=True, tolerance=_TOLERANCE))
     spread = _spread(cells, sites, len(smoothing))
-    of_sites = FittedWeights(spread @ fitted.shared[:-1], spread @ fitted.differences[:-1], fitted.offsets)
+    of_sites = FittedWeights(
+        spread @ fitted.shared[:-1], spread @ fitted.differences[:-1], fitted.offsets
+    )
     of_base = np.append(fitted.shared[-1], fitted.differences[-1])
     vote.take_fitted(of_sites, reader.labels, sites.n, of_base)
 
@@ -510,7 +609,10 @@ def _spread(cells: TreeCells, sites: Sites, n_amounts: int) -> sparse.csr_array:
             first, value = of_trees + n_amounts * names.index(site), 1.0
         else:
             tree, level = divmod(site[0] - h, n_levels)
-            first, value = (int(kinds[tree]) * n_levels + level) * n_amounts, 1.0 / int(of_kind[kinds[tree]])
+            first, value = (
+                (int(kinds[tree]) * n_levels + level) * n_amounts,
+                1.0 / int(of_kind[kinds[tree]]),
+            )
         columns += [first + j for j in range(n_amounts)]
         values += [value] * n_amounts
     shape = (len(columns), of_trees + n_amounts * len(names))

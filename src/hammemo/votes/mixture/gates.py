@@ -105,7 +105,11 @@ class Components(Cached):
             return "(" + ", ".join(str(position - h) for position in site) + ")"
 
         longer = [f"continuations of {placed(self.sites.positions[k])}" for k, _ in self.continued]
-        return [*map(placed, self.sites.positions), *longer, *(site.name for site in self.sites.free)]
+        return [
+            *map(placed, self.sites.positions),
+            *longer,
+            *(site.name for site in self.sites.free),
+        ]
 
     def continuation_table(self, number: int) -> int:
         """Return the number of the table of one of `continued`; those of the sites come before."""
@@ -123,7 +127,9 @@ class Components(Cached):
 
 def row_buckets(totals: Ints) -> Ints:
     """Return the bucket of rows with these totals."""
-    sizes = np.frexp(np.maximum(totals, 1).astype(np.float64))[1] - 1  # the exact logarithm, rounded down
+    sizes = (
+        np.frexp(np.maximum(totals, 1).astype(np.float64))[1] - 1
+    )  # the exact logarithm, rounded down
     return np.asarray(np.minimum(sizes, BUCKETS - 1), np.int64)
 
 
@@ -200,7 +206,12 @@ def probabilities(terms: Terms, weights: Floats, m: int) -> Floats:
 
 
 def fit_gates(
-    terms: Terms, multiplicity: Ints, n_components: int, ridge: float, steps: int, start: Floats | None = None
+    terms: Terms,
+    multiplicity: Ints,
+    n_components: int,
+    ridge: float,
+    steps: int,
+    start: Floats | None = None,
 ) -> Floats:
     """Return the weights with the highest likelihood, less `ridge` times the sum of their squares.
 
@@ -217,7 +228,9 @@ def fit_gates(
         total = np.bincount(terms.examples, trust, minlength=m)
         said = np.bincount(terms.examples, trust * terms.shares, minlength=m)
         missed = float(times @ (np.log(total) - np.log(said))) + ridge * float(values @ values)
-        slope = trust * ((times / total)[terms.examples] - terms.shares * (times / said)[terms.examples])
+        slope = trust * (
+            (times / total)[terms.examples] - terms.shares * (times / said)[terms.examples]
+        )
         gradient = np.bincount(places, slope, minlength=len(used)) + 2 * ridge * values
         return missed / times.sum(), gradient / times.sum()
 
@@ -244,7 +257,9 @@ def left_out(terms: Terms, multiplicity: Ints, weights: Floats, groups: Ints, mo
 
     def loss(total: Floats, right: Floats) -> float:
         # No less than the prior: subtraction rounds.
-        return float(times @ (np.log(np.maximum(total, totals[0])) - np.log(np.maximum(right, said[0]))))
+        return float(
+            times @ (np.log(np.maximum(total, totals[0])) - np.log(np.maximum(right, said[0])))
+        )
 
     total, right = totals.sum(axis=0), said.sum(axis=0)
     allowed, kept = loss(total, right) + most, set(range(n_groups))

@@ -50,7 +50,9 @@ class CountRows(Cached):
         n_rows = max(n_rows, 1)
         rows = keys // max(n_labels, 1)
         totals = np.bincount(rows, counts, n_rows).astype(np.int64)  # exact: below 2^53
-        classes = np.bincount(rows * 4 + np.minimum(counts, 3), minlength=4 * n_rows).reshape(n_rows, 4)
+        classes = np.bincount(rows * 4 + np.minimum(counts, 3), minlength=4 * n_rows).reshape(
+            n_rows, 4
+        )
         return cls(keys, counts, n_labels, totals, classes)
 
     @classmethod
@@ -59,7 +61,9 @@ class CountRows(Cached):
         found = columns[table.entry_labels]
         held = found >= 0
         keys = table.entry_rows()[held] * n_labels + found[held]
-        return cls.of(keys, table.entry_counts[held].astype(np.int64), n_labels, len(table.row_lengths))
+        return cls.of(
+            keys, table.entry_counts[held].astype(np.int64), n_labels, len(table.row_lengths)
+        )
 
     def at(self, rows: Ints, labels: Ints) -> Ints:
         """Return the counts of these labels in these rows; -1 is no row, or no label."""
@@ -67,17 +71,27 @@ class CountRows(Cached):
 
     def places(self, rows: Ints, labels: Ints) -> Ints:
         """Return which entry these labels have in these rows; -1 for none."""
-        return find_sorted(self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1))
+        return find_sorted(
+            self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1)
+        )
 
     def counts_at(self, places: Ints) -> Ints:
         """Return the counts of entries; 0 for none."""
-        return np.where(places >= 0, self.counts[places], 0) if len(self.counts) else np.zeros(len(places), np.int64)
+        return (
+            np.where(places >= 0, self.counts[places], 0)
+            if len(self.counts)
+            else np.zeros(len(places), np.int64)
+        )
 
     def row_entries(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the lengths, labels and counts of whole rows; -1 is no row."""
         firsts, lengths = self.spans(rows)
         places = ranges(firsts, lengths)
-        return lengths, self.keys[places] - np.repeat(rows * self.n_labels, lengths), self.counts[places]
+        return (
+            lengths,
+            self.keys[places] - np.repeat(rows * self.n_labels, lengths),
+            self.counts[places],
+        )
 
     def spans(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return where the entries of whole rows begin, and how many there are; -1 is no row."""
@@ -86,7 +100,9 @@ class CountRows(Cached):
         return firsts, np.where(rows >= 0, self.classes[known].sum(axis=1), 0)
 
 
-def continuation_rows(table: CountTable, rows: CountRows, longer: int, shorter: int) -> tuple[CountRows, Ints]:
+def continuation_rows(
+    table: CountTable, rows: CountRows, longer: int, shorter: int
+) -> tuple[CountRows, Ints]:
     """Return the continuation counts of a suffix site, and which of its rows each row of the longer suffix belongs to.
 
     Parameters
@@ -175,7 +191,11 @@ class LeftOut:
 
     def gone(self) -> RowEntries:
         """Return the entries of which nothing is left without the case."""
-        return RowEntries(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
+        return RowEntries(
+            self._entry_cases[self._gone],
+            self._entry_rows[self._gone],
+            self._entry_labels[self._gone],
+        )
 
     def whole_rows(self, cases: Ints, rows: Ints) -> tuple[tuple[Ints, Ints, Ints], Read]:
         """Return the lengths, labels and counts of whole rows, each without what a case has added; some may be 0.
@@ -194,7 +214,9 @@ class LeftOut:
         held = self._times[own] > 0
         counts[place[held]] -= self._times[own[held]]
         like = self._left_of(rows, pair, np.zeros(len(rows), np.int64))
-        return (lengths, labels, counts), Read(like.counts, np.where(rows >= 0, like.totals, 0), like.classes)
+        return (lengths, labels, counts), Read(
+            like.counts, np.where(rows >= 0, like.totals, 0), like.classes
+        )
 
     def read(self, asked: RowEntries) -> Read:
         """Return what is left of the labels in the requested rows."""
@@ -203,7 +225,9 @@ class LeftOut:
         if len(self._entries):
             place = find_sorted(self._entries, np.where(asked.labels >= 0, keys, -1))
             counts = counts - np.where(place >= 0, self._times[place], 0)
-        pair = find_sorted(self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1))
+        pair = find_sorted(
+            self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1)
+        )
         return self._left_of(asked.rows, pair, counts)
 
     def _left_of(self, rows: Ints, pair: Ints, counts: Ints) -> Read:

@@ -73,7 +73,10 @@ class LiveLeaders:
 
         Scores are probabilities, divided by the popularity of the labels with this power.
         """
-        columns, scores = np.empty((len(contexts), k), np.int64), np.empty((len(contexts), k)) if with_scores else None
+        columns, scores = (
+            np.empty((len(contexts), k), np.int64),
+            np.empty((len(contexts), k)) if with_scores else None,
+        )
         is_open = None if mask.is_open.all() else mask.is_open.view(np.uint8)
         for part, ranks, numbers in self._pieces(contexts, k):
             of_part = None if scores is None else scores[part]
@@ -92,7 +95,12 @@ class LiveLeaders:
                 )
             else:  # then nothing is made for every label
                 self._compiled.leaders(
-                    ranks=ranks, numbers=numbers, out=columns[part], scores=of_part, is_open=is_open, power=power
+                    ranks=ranks,
+                    numbers=numbers,
+                    out=columns[part],
+                    scores=of_part,
+                    is_open=is_open,
+                    power=power,
                 )
         return columns, scores
 
@@ -106,7 +114,9 @@ class LiveLeaders:
             yield part, np.ascontiguousarray(contexts.ranks[part]), stacked
 
 
-def live_leaders(reader: SparseCounts, components: Components, trust: Floats, discounts: Floats) -> LiveLeaders | None:
+def live_leaders(
+    reader: SparseCounts, components: Components, trust: Floats, discounts: Floats
+) -> LiveLeaders | None:
     """Return what finds the leading labels, or None where all scores must be made.
 
     That is: from tables in files, with continuation counts, which are derived from a whole table, and where a declared

@@ -78,7 +78,9 @@ class DiscountedRanker(Ranker):
         return self._inner.site_scores(contexts, columns)
 
 
-def chosen_power(scores: Callable[[slice, Ints], Floats], counts: Ints, labels: Ints, cases: Ints) -> int:
+def chosen_power(
+    scores: Callable[[slice, Ints], Floats], counts: Ints, labels: Ints, cases: Ints
+) -> int:
     """Return the exponent, in steps, that ranks the labels of examples highest; 0 where none is surely better.
 
     Parameters
@@ -138,7 +140,9 @@ class _OwnLabels:
         _, self._cases = np.unique(cases, return_inverse=True)
         order = np.argsort(self._cases, kind="stable")
         self._labels = labels[order]
-        self._starts = np.searchsorted(self._cases[order], np.arange(self._cases.max(initial=-1) + 2))
+        self._starts = np.searchsorted(
+            self._cases[order], np.arange(self._cases.max(initial=-1) + 2)
+        )
 
     def left_of(self, counts: Ints, part: slice) -> Ints:
         """Return the examples of each label without those of the case of each example: (m, L)."""

@@ -25,7 +25,13 @@ from hammemo.votes.mixture.gates import (
     row_buckets,
     row_odds,
 )
-from hammemo.votes.mixture.held_out_counts import CountRows, LeftOut, Read, RowEntries, continuation_rows
+from hammemo.votes.mixture.held_out_counts import (
+    CountRows,
+    LeftOut,
+    Read,
+    RowEntries,
+    continuation_rows,
+)
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints
@@ -45,13 +51,18 @@ class StaticTables(Cached):
     def sites(self) -> CountRows:
         """The rows of all sites, stacked."""
         table = self.reader.table
-        return CountRows.of_table(table, self.reader.labels.find(table.label_counts.labels), self.n_labels)
+        return CountRows.of_table(
+            table, self.reader.labels.find(table.label_counts.labels), self.n_labels
+        )
 
     @cached_property
     def continued(self) -> list[tuple[CountRows, Ints]]:
         """The continuation counts, and the row of the shorter suffix that each row of the longer one belongs to."""
         pairs = self.components.continued
-        return [continuation_rows(self.reader.table, self.sites, longer, shorter) for longer, shorter in pairs]
+        return [
+            continuation_rows(self.reader.table, self.sites, longer, shorter)
+            for longer, shorter in pairs
+        ]
 
     @cached_property
     def free(self) -> list[CountRows]:
@@ -60,18 +71,24 @@ class StaticTables(Cached):
         Some may be tokens that never were a label: no answer, but they count in the totals of rows.
         """
         return [
-            CountRows.of_table(table, np.arange(len(table.label_counts.labels)), len(table.label_counts.labels))
+            CountRows.of_table(
+                table, np.arange(len(table.label_counts.labels)), len(table.label_counts.labels)
+            )
             for table in (reader.table for reader in self.reader.free)
         ]
 
     def discounts(self) -> Floats:
         """Return what entries of counts 0, 1, 2 and 3 or more lose, for each table: (n_tables, 4)."""
-        if self.reader.count_histogram is not None:  # of the table that the reader has only some rows of
+        if (
+            self.reader.count_histogram is not None
+        ):  # of the table that the reader has only some rows of
             sites = [discounts_of(times) for times in self.reader.count_histogram]
         else:
             starts = np.cumsum([0, *map(len, self.reader.table.tuples)])
             cuts = np.searchsorted(self.sites.keys, starts * max(self.n_labels, 1))
-            sites = [modified_discounts(self.sites.counts[first:last]) for first, last in pairwise(cuts)]
+            sites = [
+                modified_discounts(self.sites.counts[first:last]) for first, last in pairwise(cuts)
+            ]
         others = [rows.counts for rows, _ in self.continued] + [rows.counts for rows in self.free]
         return np.array([*sites, *map(modified_discounts, others)])
 
@@ -112,8 +129,15 @@ class LabelTerms:
         Whether each example is judged without what its case has added.
     """
 
-    def __init__(self, tables: StaticTables, discounts: Floats, examples: Examples, *, leave_out: bool) -> None:
-        self.tables, self.discounts, self.examples, self.leave_out = tables, discounts, examples, leave_out
+    def __init__(
+        self, tables: StaticTables, discounts: Floats, examples: Examples, *, leave_out: bool
+    ) -> None:
+        self.tables, self.discounts, self.examples, self.leave_out = (
+            tables,
+            discounts,
+            examples,
+            leave_out,
+        )
         self.m = len(examples)
         self.labels = tables.reader.labels.find(examples.labels)[examples.label_ranks]
         self.cases = np.arange(self.m) if examples.cases is None else examples.cases
@@ -141,9 +165,13 @@ class LabelTerms:
             own, own_totals = times[first], np.bincount(self.cases)[self.cases]
         total = counts.sum() - own_totals + 0.5 * len(counts)
         shares = np.maximum(counts[self.labels] - own, 0) + 0.5
-        return self._terms(np.arange(self.m), np.full(self.m, PRIOR), np.zeros(self.m, np.int64), shares / total)
+        return self._terms(
+            np.arange(self.m), np.full(self.m, PRIOR), np.zeros(self.m, np.int64), shares / total
+        )
 
-    def _terms(self, examples: Any, components: Any, buckets: Any, shares: Any, odds: Any = 1.0) -> Terms:
+    def _terms(
+        self, examples: Any, components: Any, buckets: Any, shares: Any, odds: Any = 1.0
+    ) -> Terms:
         return Terms(
             np.asarray(examples, np.int64),
             np.asarray(components, np.int64),
@@ -155,14 +183,20 @@ class LabelTerms:
     def _sites(self) -> list[Terms]:
         rows = self.tables.rows_of(self.examples.contexts)
         n_sites = rows.shape[1]
-        entry = RowEntries(np.repeat(self.cases, n_sites), rows.ravel(), np.repeat(self.labels, n_sites))
+        entry = RowEntries(
+            np.repeat(self.cases, n_sites), rows.ravel(), np.repeat(self.labels, n_sites)
+        )
         left = LeftOut(self.tables.sites, entry if self.leave_out else self._none)
         examples, sites = np.repeat(np.arange(self.m), n_sites), np.tile(np.arange(n_sites), self.m)
         parts = [self._row_terms(left.read(entry), entry.rows, examples, 1 + sites, sites)]
         starts = np.cumsum([0, *map(len, self.tables.reader.table.tuples)])
         for number, (longer, shorter) in enumerate(self.tables.components.continued):
             counts, parents = self.tables.continued[number]
-            parts.append(self._continuation(number, counts, parents, left.gone(), rows, starts, longer, shorter))
+            parts.append(
+                self._continuation(
+                    number, counts, parents, left.gone(), rows, starts, longer, shorter
+                )
+            )
         return parts
 
     def _continuation(
@@ -178,7 +212,9 @@ class LabelTerms:
     ) -> Terms:
         """Return the terms of continuation counts, without the entries that are gone with the case."""
         inside = (gone.rows >= starts[longer]) & (gone.rows < starts[longer + 1])
-        own = RowEntries(gone.cases[inside], parents[gone.rows[inside] - starts[longer]], gone.labels[inside])
+        own = RowEntries(
+            gone.cases[inside], parents[gone.rows[inside] - starts[longer]], gone.labels[inside]
+        )
         asked = np.zeros(self.m, np.int64)
         if shorter >= 0:
             asked = np.where(rows[:, shorter] >= 0, rows[:, shorter] - starts[shorter], -1)
@@ -189,7 +225,9 @@ class LabelTerms:
         component = np.full(self.m, components.continuation_of(number))
         return self._row_terms(read, asked, np.arange(self.m), component, table)
 
-    def _row_terms(self, read: Read, rows: Ints, examples: Ints, components: Ints, tables: Ints) -> Terms:
+    def _row_terms(
+        self, read: Read, rows: Ints, examples: Ints, components: Ints, tables: Ints
+    ) -> Terms:
         """Return the terms of rows, those that hold something after the discount."""
         lost = self.discounts[tables]
         discounted = lost_of(read.classes, lost)
@@ -198,7 +236,9 @@ class LabelTerms:
         gained = read.counts - lost[np.arange(len(lost)), np.minimum(read.counts, 3)]
         shares = np.maximum(gained, 0.0)[active] / kept[active]
         buckets, odds = row_buckets(read.totals), row_odds(read.totals, discounted)
-        return self._terms(examples[active], components[active], buckets[active], shares, odds[active])
+        return self._terms(
+            examples[active], components[active], buckets[active], shares, odds[active]
+        )
 
     def free_rows(self, site: FreeSite, number: int) -> tuple[Places, Ints, LeftOut]:
         """Return the tokens that a site without a position reads, their rows, and these without the examples' cases."""
@@ -226,7 +266,9 @@ class LabelTerms:
         labels = inner.find(self.tables.reader.labels)[self.labels]
         read = left.read(RowEntries(self.cases[places.contexts], rows, labels[places.contexts]))
         tables = np.full(len(rows), components.free_table(number))
-        return self._row_terms(read, rows, places.contexts, components.free(k, places.distances), tables)
+        return self._row_terms(
+            read, rows, places.contexts, components.free(k, places.distances), tables
+        )
 
     def _copy(self, k: int, reach: int) -> Terms:
         contexts = self.examples.contexts
@@ -250,7 +292,10 @@ class LabelTerms:
         same = (last[examples] == self.labels[examples, None]).sum(axis=1)
         component = self.tables.components.free(k)
         return self._terms(
-            examples, np.full(len(examples), component), np.zeros(len(examples)), same / tokens[examples]
+            examples,
+            np.full(len(examples), component),
+            np.zeros(len(examples)),
+            same / tokens[examples],
         )
 
 
@@ -260,7 +305,9 @@ MIN_KEPT = 1e-9
 
 def lost_of(classes: Ints, lost: Floats) -> Floats:
     """Return how much of rows is discounted, for entries of counts 1, 2 and 3 or more."""
-    return np.asarray(classes[:, 1] * lost[:, 1] + classes[:, 2] * lost[:, 2] + classes[:, 3] * lost[:, 3])
+    return np.asarray(
+        classes[:, 1] * lost[:, 1] + classes[:, 2] * lost[:, 2] + classes[:, 3] * lost[:, 3]
+    )
 
 
 def length_buckets(ranks: Ints, reach: int) -> Ints:
@@ -303,7 +350,9 @@ class RowsRead:
         n_rows = len(contexts)
         owners = np.repeat(np.arange(n_rows), entries.lengths)
         totals = np.bincount(owners, entries.counts, n_rows).astype(np.int64)  # exact: below 2^53
-        classes = np.bincount(owners * 4 + np.minimum(entries.counts, 3), minlength=4 * n_rows).reshape(n_rows, 4)
+        classes = np.bincount(
+            owners * 4 + np.minimum(entries.counts, 3), minlength=4 * n_rows
+        ).reshape(n_rows, 4)
         answered = entries if columns is None else entries.in_columns(columns)
         return cls(contexts, components, lost, answered, totals, classes, distances)
 
@@ -321,7 +370,9 @@ class LeftOutRows:
         self._terms = terms
         self._rows = terms.tables.rows_of(terms.examples.contexts)
         n_sites = self._rows.shape[1]
-        own = RowEntries(np.repeat(terms.cases, n_sites), self._rows.ravel(), np.repeat(terms.labels, n_sites))
+        own = RowEntries(
+            np.repeat(terms.cases, n_sites), self._rows.ravel(), np.repeat(terms.labels, n_sites)
+        )
         self._left = LeftOut(terms.tables.sites, own)
         self._free = [
             (terms.tables.components.sites.free.index(site), *terms.free_rows(site, number))
@@ -341,20 +392,30 @@ class LeftOutRows:
             first, last = np.searchsorted(places.contexts, [part.start, part.start + m])
             contexts, distances = places.contexts[first:last], places.distances[first:last]
             entries, like = left.whole_rows(terms.cases[contexts], found[first:last])
-            lost = np.broadcast_to(terms.discounts[components.free_table(number)], (len(contexts), 4))
+            lost = np.broadcast_to(
+                terms.discounts[components.free_table(number)], (len(contexts), 4)
+            )
             inner = terms.tables.reader.free[number].table.label_counts.labels
             answered = Entries(*entries).in_columns(terms.tables.reader.labels.find(inner))
             numbers = components.free(k, distances)
-            read.append(RowsRead(contexts - part.start, numbers, lost, answered, like.totals, like.classes))
+            read.append(
+                RowsRead(contexts - part.start, numbers, lost, answered, like.totals, like.classes)
+            )
         return read
 
 
-def read_rows(reader: SparseCounts, components: Components, discounts: Floats, contexts: Contexts) -> list[RowsRead]:
+def read_rows(
+    reader: SparseCounts, components: Components, discounts: Floats, contexts: Contexts
+) -> list[RowsRead]:
     """Return all rows that contexts read, of all labels."""
     m, n_sites = len(contexts), len(components.sites.positions)
     order = np.arange(m)
     sites = np.tile(np.arange(n_sites), m)
-    read = [RowsRead.of(np.repeat(order, n_sites), 1 + sites, discounts[sites], reader.rows.entries(contexts))]
+    read = [
+        RowsRead.of(
+            np.repeat(order, n_sites), 1 + sites, discounts[sites], reader.rows.entries(contexts)
+        )
+    ]
     for number, (_, shorter) in enumerate(components.continued):
         tables = static_tables(reader, components)
         rows = np.zeros(m, np.int64)
@@ -364,12 +425,18 @@ def read_rows(reader: SparseCounts, components: Components, discounts: Floats, c
             rows = np.where(found >= 0, found - starts[shorter], -1)
         entries = Entries(*tables.continued[number][0].row_entries(rows))
         lost = np.broadcast_to(discounts[components.continuation_table(number)], (m, 4))
-        read.append(RowsRead.of(order, np.full(m, components.continuation_of(number)), lost, entries))
+        read.append(
+            RowsRead.of(order, np.full(m, components.continuation_of(number)), lost, entries)
+        )
     for number, site in enumerate(tabled(components.sites)):
         places, entries = token_rows(reader, number, site, contexts)
         columns = columns_in(reader.labels, reader.free[number].labels)
         lost = np.broadcast_to(discounts[components.free_table(number)], (len(places.ranks), 4))
         k = components.sites.free.index(site)
         numbers = components.free(k, places.distances)
-        read.append(RowsRead.of(places.contexts, numbers, lost, entries, columns=columns, distances=places.distances))
+        read.append(
+            RowsRead.of(
+                places.contexts, numbers, lost, entries, columns=columns, distances=places.distances
+            )
+        )
     return read

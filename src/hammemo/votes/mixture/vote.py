@@ -142,7 +142,9 @@ class Mixture(Vote):
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the mixture."""
-        return MixtureRanker(rows_reader(reader), self.components(sites), *self._fitted(sites), self._power())
+        return MixtureRanker(
+            rows_reader(reader), self.components(sites), *self._fitted(sites), self._power()
+        )
 
     def probabilities(self, scores: Floats) -> Floats:
         """Return the scores, which are probabilities, divided by their sum: rounding is all that this mends."""
@@ -166,7 +168,13 @@ class Mixture(Vote):
 
     @one_blas_thread
     def fit_to(
-        self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
+        self,
+        reader: Reader,
+        examples: Examples,
+        sites: Sites,
+        *,
+        seed: int = 0,
+        leave_one_out: bool = True,
     ) -> None:
         """Fit the weights to examples that the reader holds or, without leaving cases out, to others."""
         self._check_numbers()
@@ -184,7 +192,9 @@ class Mixture(Vote):
     def _chosen_power(self, tables: StaticTables, examples: Examples) -> int:
         """Return the exponent of the discount, in steps, that ranks the labels of examples best."""
         counts, cases = tables.reader.label_counts, examples.cases
-        places = whole_cases(np.arange(len(examples)) if cases is None else cases, MOST_SCORES // len(counts))
+        places = whole_cases(
+            np.arange(len(examples)) if cases is None else cases, MOST_SCORES // len(counts)
+        )
         if len(places) < LEAST:
             return 0
         asked = LabelTerms(tables, self.discounts_, examples.rows(places), leave_out=True)
@@ -215,9 +225,15 @@ class Mixture(Vote):
         """Return the fitted weights; those of sites that say little are minus infinity."""
         numbers = components.n, float(self.ridge), int(self.steps)
         weights = fit_gates(terms, multiplicity, *numbers)
-        gone = left_out(terms, multiplicity, weights, components.groups, float(self.prune)) if self.prune else None
+        gone = (
+            left_out(terms, multiplicity, weights, components.groups, float(self.prune))
+            if self.prune
+            else None
+        )
         if gone is not None and gone.any():
-            weights = fit_gates(terms.only(~gone[terms.components]), multiplicity, *numbers, start=weights)
+            weights = fit_gates(
+                terms.only(~gone[terms.components]), multiplicity, *numbers, start=weights
+            )
             weights[gone] = -np.inf
         return weights
 
@@ -256,7 +272,10 @@ class Mixture(Vote):
         state: dict[str, Array] = {"weights": self.weights_, "discounts": self.discounts_}
         used = np.asarray(np.isfinite(self.weights_).all(axis=1))
         if not used.all():
-            state |= {"weights": np.where(used[:, None], self.weights_, 0.0), "used": used.astype(np.uint8)}
+            state |= {
+                "weights": np.where(used[:, None], self.weights_, 0.0),
+                "used": used.astype(np.uint8),
+            }
         if self.discount == "auto" and self._power():
             state["power"] = np.array([self._power()], np.uint8)
         return state
@@ -269,7 +288,10 @@ class Mixture(Vote):
         components = self.components(sites)
         weights = stored.finite("weights", "float64", (components.n, BUCKETS))
         discounts = stored.finite("discounts", "float64", (components.n_tables, 4))
-        if np.abs(weights).max(initial=0) > _MAX_LOG_WEIGHT or not ((discounts >= 0) & (discounts < _LOST)).all():
+        if (
+            np.abs(weights).max(initial=0) > _MAX_LOG_WEIGHT
+            or not ((discounts >= 0) & (discounts < _LOST)).all()
+        ):
             raise ValueError("weights or discounts of its mixture are impossible")
         if "used" in stored:
             used = stored.whole_numbers("used", (components.n,), below=2)
@@ -293,12 +315,18 @@ class Mixture(Vote):
         if not is_number(self.ridge) or not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 1.")
         if not is_number(self.prune) or not 0 <= self.prune < np.inf:
-            raise ValueError(f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003.")
+            raise ValueError(
+                f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003."
+            )
         if isinstance(self.discount, str):
             if self.discount != "auto":
-                raise ValueError(f'discount={self.discount!r} is not a number: use "auto", or one such as 0.125.')
+                raise ValueError(
+                    f'discount={self.discount!r} is not a number: use "auto", or one such as 0.125.'
+                )
         elif not is_number(self.discount) or not 0 <= self.discount < (STEPS - 0.5) / STEPS:
-            raise ValueError(f'discount={self.discount!r} is "auto", or a number from 0 to below 1, for example 0.125.')
+            raise ValueError(
+                f'discount={self.discount!r} is "auto", or a number from 0 to below 1, for example 0.125.'
+            )
         self.check_whole("sample", "steps")
 
 
@@ -322,8 +350,17 @@ class MixtureRanker(Ranker):
         The exponent of the discount of popular labels, in steps.
     """
 
-    def __init__(self, reader: Any, components: Components, weights: Floats, discounts: Floats, power: int = 0) -> None:
-        super().__init__(len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions)))
+    def __init__(
+        self,
+        reader: Any,
+        components: Components,
+        weights: Floats,
+        discounts: Floats,
+        power: int = 0,
+    ) -> None:
+        super().__init__(
+            len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions))
+        )
         self._reader = reader
         self._components = components
         self._weights = weights
@@ -368,12 +405,20 @@ class MixtureRanker(Ranker):
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest probability of each context, the first one among equals."""
-        return super().winners(contexts) if self._leading is None else self._leading.leaders(contexts, 1)[:, 0]
+        return (
+            super().winners(contexts)
+            if self._leading is None
+            else self._leading.leaders(contexts, 1)[:, 0]
+        )
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest probabilities, best first, equals in column order."""
         k = min(k, self.n_labels)
-        return super().leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k)
+        return (
+            super().leaders(contexts, k)
+            if self._leading is None
+            else self._leading.leaders(contexts, k)
+        )
 
     @cached_property
     def _discounted(self) -> DiscountedRanker:
@@ -384,7 +429,11 @@ class MixtureRanker(Ranker):
         k = min(k, self.n_labels)
         if self._leading is None and self._power:
             return self._discounted.leaders(contexts, k)
-        return self.leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k, self._power)
+        return (
+            self.leaders(contexts, k)
+            if self._leading is None
+            else self._leading.leaders(contexts, k, self._power)
+        )
 
     def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
@@ -392,7 +441,9 @@ class MixtureRanker(Ranker):
         """Return the same among allowed labels, and what they are ranked by."""
         if self._leading is not None:
             k = min(k, self.n_labels)
-            return self._leading.leaders_by_mask(contexts, k, mask, with_scores=with_scores, power=self._power)
+            return self._leading.leaders_by_mask(
+                contexts, k, mask, with_scores=with_scores, power=self._power
+            )
         if self._power:
             return self._discounted.leaders_by_mask(contexts, k, mask, with_scores=with_scores)
         return super().leaders_by_mask(contexts, k, mask, with_scores=with_scores)
@@ -401,9 +452,15 @@ class MixtureRanker(Ranker):
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
         parts, totals = self._weighed_all(contexts, read)
-        return parts, totals, np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts))
+        return (
+            parts,
+            totals,
+            np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts)),
+        )
 
-    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[RowShares], Floats]:
+    def _weighed_all(
+        self, contexts: Contexts, read: list[RowsRead]
+    ) -> tuple[list[RowShares], Floats]:
         """Return what was read and what tokens say, with the trust of each, and the sum of all trust of a context."""
         parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
         trust = sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
@@ -416,7 +473,9 @@ class MixtureRanker(Ranker):
         active = (totals > 0) & (kept > MIN_KEPT)
         trust = self._trust[read.components, row_buckets(totals)] * row_odds(totals, discounted)
         trust, kept = np.where(active, trust, 0.0), np.where(active, kept, 1.0)
-        return RowShares(read.contexts, read.components, trust, read.entries, read.lost, kept, read.distances)
+        return RowShares(
+            read.contexts, read.components, trust, read.entries, read.lost, kept, read.distances
+        )
 
     def _tokens(self, contexts: Contexts) -> list[RowShares]:
         """Return what says that the label is a token of the context."""
@@ -432,7 +491,17 @@ class MixtureRanker(Ranker):
                 ones = np.ones(len(owners), np.int64)
                 said = Entries(ones, columns[places.ranks[held]], ones)
                 distances = places.distances[held]
-                parts.append(RowShares(owners, components, trust, said, _no_loss(ones), np.ones(len(ones)), distances))
+                parts.append(
+                    RowShares(
+                        owners,
+                        components,
+                        trust,
+                        said,
+                        _no_loss(ones),
+                        np.ones(len(ones)),
+                        distances,
+                    )
+                )
             elif site.kind == "recent":
                 last = columns[contexts.ranks[:, contexts.h - site.reach :]]
                 owners, _ = np.nonzero(last >= 0)
@@ -441,7 +510,11 @@ class MixtureRanker(Ranker):
                 trust = np.where(lengths > 0, self._trust[components, 0], 0.0)
                 said = Entries(lengths, last[last >= 0], np.ones(len(owners), np.int64))
                 kept = np.maximum(lengths, 1.0)
-                parts.append(RowShares(np.arange(len(last)), components, trust, said, _no_loss(lengths), kept))
+                parts.append(
+                    RowShares(
+                        np.arange(len(last)), components, trust, said, _no_loss(lengths), kept
+                    )
+                )
         return parts
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
@@ -458,9 +531,15 @@ class MixtureRanker(Ranker):
             owners = np.repeat(np.arange(len(part.contexts)), entries.lengths)
             shown = where[entries.columns] >= 0
             said = (part.trust / totals[part.contexts])[owners[shown]] * part.values()[shown]
-            for row, column, value in zip(owners[shown], where[entries.columns[shown]], said, strict=True):
+            for row, column, value in zip(
+                owners[shown], where[entries.columns[shown]], said, strict=True
+            ):
                 name = self._name(part, int(row))
-                target = base[part.contexts[row]] if name is None else values[part.contexts[row], place[name]]
+                target = (
+                    base[part.contexts[row]]
+                    if name is None
+                    else values[part.contexts[row], place[name]]
+                )
                 target[column] += value
         return SiteScores(values, values, values, base=base, parts=tuple(names))
 
@@ -489,6 +568,10 @@ def explained_parts(components: Components) -> list[tuple[str, Site]]:
     """Return the rows of an explanation: the sites, then the places of each site without a position, nearest first."""
     names: list[tuple[str, Site]] = [("", site) for site in components.sites.positions]
     for site in components.sites.free:
-        places = [()] if site.kind == "recent" else [(components.sites.h - d,) for d in range(1, site.reach + 1)]
+        places = (
+            [()]
+            if site.kind == "recent"
+            else [(components.sites.h - d,) for d in range(1, site.reach + 1)]
+        )
         names += [(site.name, place) for place in places]
     return names
