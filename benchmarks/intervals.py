@@ -37,7 +37,7 @@ from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes.number_weights import NumberWeights
+from hammemo.votes.tree_number_weights import NumberWeights
 
 sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from measures import options

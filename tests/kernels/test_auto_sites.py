@@ -26,9 +26,9 @@ from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import softmax
-from hammemo.votes.choose_weights import chosen_log_linear
-from hammemo.votes.fitting import LabelledContexts, features
-from hammemo.votes.log_linear import shares
+from hammemo.votes.choose_weights import choose_log_linear
+from hammemo.votes.fitting import LabelledContexts, compute_features
+from hammemo.votes.log_linear import label_shares
 from twins import selection as plain_selection
 from twins.selection import PlainFeatures, centred_sums, log_ratios, site_sums
 
@@ -198,8 +198,10 @@ def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[
     memory = Exact().open(SiteKernel(sites).resolve(3))
     memory.add(examples)
     reader, every = memory.reader(), np.arange(len(copies))
-    prior = shares(reader.label_counts)
-    expected = features(reader, LabelledContexts(examples.contexts, examples.label_ranks, prior, SMOOTHING, True))
+    prior = label_shares(reader.label_counts)
+    expected = compute_features(
+        reader, LabelledContexts(examples.contexts, examples.label_ranks, prior, SMOOTHING, True)
+    )
     ratios = SiteRatios(copies, len(copies))
     ours = plain_selection.matrix(ratios, sites, every, leave_one_out=True)
     assert ours == pytest.approx(expected, abs=1e-5)
@@ -487,7 +489,7 @@ def test_the_path_of_a_wide_table_looks_at_the_columns_that_promise_most(monkeyp
     for trial in found.trials:  # votes are tried with all columns
         assert {site for site in trial.sites if len(site) == 1} == {(j,) for j in range(40)}
         assert trial.weights is None
-    assert chosen_log_linear(found, 2, 40)[1][0].accuracy > 0.75
+    assert choose_log_linear(found, 2, 40)[1][0].accuracy > 0.75
     narrow = AutoSites(budget=1).choose(Examples.of(X[:, :12], y))
     assert all(trial.weights is not None for trial in narrow.trials)
 
@@ -511,7 +513,7 @@ def test_500_columns_cost_at_most_4_times_as_much_as_200() -> None:
     def seconds(n_columns: int) -> float:
         examples = Examples.of(*wide(600, n_columns))
         start = time.process_time()
-        chosen_log_linear(AutoSites().choose(examples), 2, n_columns)
+        choose_log_linear(AutoSites().choose(examples), 2, n_columns)
         return time.process_time() - start
 
     assert seconds(500) < 4 * seconds(200)  # 20 times as much where a path had all columns

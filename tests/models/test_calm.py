@@ -14,7 +14,7 @@ import calm
 import forked
 from hammemo import MemoryClassifier
 from hammemo.features.cells.column_codes import LEAST_ROWS, MAX_CUTS, placed_cuts, quantile_cuts
-from hammemo.votes import tree_weights
+from hammemo.votes import tree_label_weights
 from places import ROOT
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def test_weights_do_not_depend_on_where_the_fit_stops(monkeypatch: pytest.Monkey
         return np.asarray(MemoryClassifier().fit(X[:450], y[:450]).predict_proba(X[450:]))
 
     stopped = asked()
-    monkeypatch.setattr(tree_weights, "_STEPS", 5000)
-    monkeypatch.setattr(tree_weights, "_TOLERANCE", 1e-12)
+    monkeypatch.setattr(tree_label_weights, "_STEPS", 5000)
+    monkeypatch.setattr(tree_label_weights, "_TOLERANCE", 1e-12)
     assert np.abs(asked() - stopped).max() < 2e-4  # 4e-4 after 25 steps to 1e-6
 
 

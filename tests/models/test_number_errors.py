@@ -14,11 +14,11 @@ from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.numbers.answer import get_answers
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag, get_interval_answers, predict_held_out
 from hammemo.tasks.numbers.memory import NumberRows
-from hammemo.votes.number_weights import NumberWeights, fit_weights, unseen_errors
+from hammemo.votes.tree_number_weights import NumberWeights, compute_unseen_errors, fit_weights
 
 if TYPE_CHECKING:
     from hammemo.tasks.numbers.layout import NumberState
-    from hammemo.votes.number_weights import UnseenRows
+    from hammemo.votes.tree_number_weights import UnseenRows
 
 pytestmark = [pytest.mark.quick, pytest.mark.filterwarnings("ignore:Rows were forgotten")]
 
@@ -40,7 +40,7 @@ def test_errors_of_few_rows_are_crossed() -> None:
     """A plain loop: weights of all rows outside a fold, and then the errors of its rows, one by one."""
     state = MemoryRegressor().fit(*table(30, noise=1)).state
     rows = unseen_rows(state)
-    errors = unseen_errors(rows, NumberWeights(state.vote.weights, state.vote.blend))
+    errors = compute_unseen_errors(rows, NumberWeights(state.vote.weights, state.vote.blend))
     for place, word in enumerate(rows.words.tolist()):
         others = [other for other, theirs in enumerate(rows.words.tolist()) if theirs % FOLDS != word % FOLDS]
         row = rows.take(np.array([place]))
@@ -55,7 +55,7 @@ def test_errors_of_many_rows_are_those_of_the_fitted_weights() -> None:
     fitted = fit_weights(rows)
     assert np.array_equal(fitted.weights, state.vote.weights)
     assert np.array_equal(fitted.blend, state.vote.blend)
-    assert np.array_equal(unseen_errors(rows, fitted), rows.targets - fitted.predict(rows))
+    assert np.array_equal(compute_unseen_errors(rows, fitted), rows.targets - fitted.predict(rows))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -73,8 +73,8 @@ def test_predictions_without_a_row_are_those_of_a_model_that_forgot_it() -> None
     state = model.state
     held_out = predict_held_out(state)
     assert held_out is not None
-    predicted = get_answers(state).numbers(held_out.predicted)
-    targets = get_answers(state).numbers(held_out.targets.astype(np.float64))
+    predicted = get_answers(state).convert_units(held_out.predicted)
+    targets = get_answers(state).convert_units(held_out.targets.astype(np.float64))
     differences = []
     for target, number in zip(targets[:40], predicted[:40], strict=True):
         place = int(np.abs(y - target).argmin())

@@ -24,7 +24,7 @@ def test_held_out_scores_are_their_definitions_and_near_those_of_new_rows() -> N
     assert found is not None
     held_out = predict_held_out(model.state)
     assert held_out is not None
-    numbers = get_answers(model.state).numbers
+    numbers = get_answers(model.state).convert_units
     targets = numbers(held_out.targets.astype(np.float64))
     errors = targets - numbers(held_out.predicted)
     assert found.rmse == pytest.approx(np.sqrt(np.mean(errors**2)))

@@ -30,7 +30,8 @@ from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.columns import table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
-from hammemo.votes import tree_weights
+from hammemo.votes import tree_label_features
+from hammemo.votes.tree_label_rows import count_tree_rows, read_tree_rows
 from twins import codes as plain_codes
 from twins import tree_features as twin
 from twins import trees as plain_trees
@@ -327,14 +328,14 @@ def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     clf = MemoryClassifier().fit(X, y)
     assert isinstance(clf.state.layout.cells, TreeCells)
     assert isinstance(clf.state.store, KeptRows)
-    rows = tree_weights.rows_of(clf.state.layout.cells, clf.state.store.examples(), 0)
-    read = tree_weights.rows_of(clf.state.layout.cells, clf.state.store.examples(), 0, clf.memory_.reader())
+    rows = count_tree_rows(clf.state.layout.cells, clf.state.store.examples(), 0)
+    read = read_tree_rows(clf.state.layout.cells, clf.state.store.examples(), 0, clf.memory_.reader())
     assert np.array_equal(rows.tree_counts, read.tree_counts)
     assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))
-    compiled = tree_weights.tree_features(clf.state.layout.cells, rows)
+    compiled = tree_label_features.compute_tree_features(clf.state.layout.cells, rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_weights, "_native", twin)
-        assert np.array_equal(tree_weights.tree_features(clf.state.layout.cells, rows), compiled)
+        patch.setattr(tree_label_features, "_native", twin)
+        assert np.array_equal(tree_label_features.compute_tree_features(clf.state.layout.cells, rows), compiled)
 
 
 def test_what_columns_are_worth_adds_up() -> None:

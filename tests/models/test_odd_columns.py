@@ -216,7 +216,7 @@ def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch)
     clf = MemoryClassifier(random_state=0).fit(X, LABELS, sample_weight=many)
     assert isinstance(clf.state.layout.cells, TreeCells)
     assert clf.forget(X, LABELS, sample_weight=many - 1).refit().digest() == plain.digest()
-    monkeypatch.setattr("hammemo.votes.tree_weights._TABLE_COUNTS", 0)
+    monkeypatch.setattr("hammemo.votes.tree_label_features._MAX_TABLE_COUNT", 0)
     assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hammemo import _native
 from hammemo._arrays.logarithms import log, log1p
-from hammemo.votes.fitting import DenseFits, FittedWeights, fits_to
+from hammemo.votes.fitting import CompiledFits, DenseFits, FittedWeights
 from twins.dense_fits import BoundedFits
 
 RIDGE = 3.0
@@ -98,8 +98,14 @@ def test_some_rows_are_those_rows_alone() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_fit_ends_where_that_of_arrays_does(per_label: bool, is_bounded: bool, seed: int) -> None:
     drawn, rows = Drawn(3, 400, 6, seed), np.arange(0, 400, 2)
-    given_rows = drawn.ratios, drawn.labels, drawn.multiplicity, drawn.prior
-    compiled = fits_to(*given_rows, rows, is_bounded=is_bounded)
+    compiled = CompiledFits.from_features(
+        drawn.ratios,
+        labels=drawn.labels,
+        multiplicity=drawn.multiplicity,
+        prior=drawn.prior,
+        rows=rows,
+        is_bounded=is_bounded,
+    )
     assert compiled.n_features == 6
     twin = BoundedFits if is_bounded else DenseFits
     arrays = twin(drawn.ratios[:, rows], drawn.labels[rows], drawn.multiplicity[rows], drawn.prior)

@@ -14,9 +14,17 @@ from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.votes import LogLinear, fitting, log_linear
-from hammemo.votes.fitting import DenseFits, LabelledContexts, TableFits, _Problem, can_be_tables, features, tables_of
-from hammemo.votes.log_linear import shares
-from hammemo.votes.sparse_fitting import shared_loss, touched_gains
+from hammemo.votes.fitting import (
+    CompiledFits,
+    DenseFits,
+    DenseLoss,
+    LabelledContexts,
+    build_tables,
+    can_build_tables,
+    compute_features,
+)
+from hammemo.votes.log_linear import label_shares
+from hammemo.votes.sparse_fitting import make_shared_loss, read_touched_gains
 
 SMOOTHING = (1.0, 10.0)
 tables = st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), min_size=4, max_size=20)
@@ -36,15 +44,15 @@ def test_loss_and_gradient_are_those_of_all_labels(rows: Any, kernel: Any, left_
     reader: Any = model.memory_.reader()
     examples = Examples.of(X, y)
     labels = reader.labels.find(examples.labels)[examples.label_ranks]
-    prior, times = shares(reader.label_counts), examples.multiplicity
+    prior, times = label_shares(reader.label_counts), examples.multiplicity
     n_features = reader.sites.n * len(SMOOTHING)
     weights = np.array(data.draw(st.lists(st.floats(-2, 2), min_size=n_features, max_size=n_features)))
     start = np.full(n_features, 0.25)
     asked = LabelledContexts(examples.contexts, labels, prior, SMOOTHING, left_out)
-    ratios = features(reader, asked)
-    expected, slope = _Problem(ratios, labels, times, prior, start, 3.0, False)(weights)
-    touched = touched_gains(reader, asked, 2**20)
-    loss, gradient = shared_loss(touched, times, prior, start, 3.0)(weights)
+    ratios = compute_features(reader, asked)
+    expected, slope = DenseLoss(ratios, labels, times, prior, start, 3.0, False)(weights)
+    touched = read_touched_gains(reader, asked, 2**20)
+    loss, gradient = make_shared_loss(touched, times, prior, start=start, ridge=3.0)(weights)
     assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
 
@@ -68,19 +76,19 @@ def test_the_loss_of_tables_is_that_of_arrays(
     reader: Any = model.memory_.reader()
     examples = Examples.of(X, y)
     labels = reader.labels.find(examples.labels)[examples.label_ranks]
-    prior, times, amounts = shares(reader.label_counts), examples.multiplicity, (0.5, 2.0, 9.0)
-    if not can_be_tables(reader, model.sites_, amounts):
+    prior, times, amounts = label_shares(reader.label_counts), examples.multiplicity, (0.5, 2.0, 9.0)
+    if not can_build_tables(reader, model.sites_, amounts):
         pytest.skip("the compiled loops are not here")
     asked = LabelledContexts(examples.contexts, labels, prior, amounts, left_out)
-    ratios, made = features(reader, asked), tables_of(reader, asked)
+    ratios, made = compute_features(reader, asked), build_tables(reader, asked)
     start = np.full(ratios.shape[2], 0.25)
-    problem = _Problem(ratios, labels, times, prior, start, 3.0, by_label)
-    at, gradient, total = rng.normal(size=problem.size), np.empty(problem.size), float(times.sum())
+    problem = DenseLoss(ratios, labels, times, prior, start, 3.0, by_label)
+    at, gradient, total = rng.normal(size=problem.layout.size), np.empty(problem.layout.size), float(times.sum())
     expected, slope = problem(at)
     loss = made.loss(np.log(prior), times / total, start, 3.0 / total, by_label, at, gradient)
     assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
-    fits = TableFits(made, times, prior, len(start)), DenseFits(ratios, labels, times, prior)
+    fits = CompiledFits(made, times, prior, len(start)), DenseFits(ratios, labels, times, prior)
     ends = [fit.fit(start=start, ridge=3.0, per_label=by_label, steps=200) for fit in fits]
     there = [
         np.concatenate([end.shared, *([end.differences.T.ravel(), end.offsets] if by_label else [])]) for end in ends
@@ -107,10 +115,10 @@ def test_as_many_examples_are_taken_as_have_room() -> None:
     reader: Any = model.memory_.reader()
     examples = Examples.of(X, y)
     labels = reader.labels.find(examples.labels)[examples.label_ranks]
-    prior = shares(reader.label_counts)
+    prior = label_shares(reader.label_counts)
 
     def taken(most: int) -> Any:
-        return touched_gains(reader, LabelledContexts(examples.contexts, labels, prior, SMOOTHING, True), most)
+        return read_touched_gains(reader, LabelledContexts(examples.contexts, labels, prior, SMOOTHING, True), most)
 
     everything = taken(2**30)
     assert len(everything) == len(labels)

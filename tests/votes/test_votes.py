@@ -22,7 +22,7 @@ from hammemo.memories.hashed.readers import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
 from hammemo.votes import LogLinear, softmax
-from hammemo.votes.fitting import _Problem
+from hammemo.votes.fitting import DenseLoss
 
 pytestmark = pytest.mark.quick
 
@@ -174,15 +174,17 @@ def plain_scores(ranker: Any, contexts: Contexts) -> Any:
 
 
 def test_features_leave_each_example_out() -> None:
-    from hammemo.votes.fitting import LabelledContexts, features
+    from hammemo.votes.fitting import LabelledContexts, compute_features
 
     X, y = planted(60, 1)
     clf = MemoryClassifier(Suffixes(3), Exact(), LogLinear()).fit(X, y)
     prior = clf.vote_.rule(clf.memory_.reader(), clf.sites_).prior
     columns = np.searchsorted(clf.classes_, y)
-    made = features(clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), True))
+    made = compute_features(clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), True))
     np.testing.assert_allclose(made, plain_features(X, y, clf, (1.0, 7.0)), rtol=0, atol=1e-5)
-    at_once = features(clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), False))
+    at_once = compute_features(
+        clf.memory_.reader(), LabelledContexts(Contexts.of(X), columns, prior, (1.0, 7.0), False)
+    )
     assert not np.allclose(made, at_once, atol=1e-2)
 
 
@@ -190,7 +192,7 @@ def test_features_leave_each_example_out() -> None:
 def test_the_gradient_is_that_of_the_loss(per_label: bool) -> None:
     rng = np.random.default_rng(0)
     ratios = rng.normal(size=(3, 20, 2)).astype(np.float32)
-    problem = _Problem(
+    problem = DenseLoss(
         ratios,
         rng.integers(0, 3, 20),
         rng.integers(1, 4, 20),
@@ -199,8 +201,8 @@ def test_the_gradient_is_that_of_the_loss(per_label: bool) -> None:
         2.0,
         per_label,
     )
-    point = rng.normal(size=problem.size)
-    step = 1e-2 * np.eye(problem.size)  # wide: the features are multiplied in 32 bits
+    point = rng.normal(size=problem.layout.size)
+    step = 1e-2 * np.eye(problem.layout.size)  # wide: the features are multiplied in 32 bits
     slopes = [(problem(point + along)[0] - problem(point - along)[0]) / 2e-2 for along in step]
     np.testing.assert_allclose(problem(point)[1], slopes, rtol=0, atol=1e-3)
 

@@ -83,12 +83,12 @@ class NumberPredictor(ReadsQuestions):
 
     def _expect(self, rows: SeenRows) -> NDArray[np.float64]:
         """Return the expected target of each row, within the bounds."""
-        return self.bounds.clip(self.answers.expected(rows))
+        return self.bounds.clip(self.answers.predict(rows))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
         asked = checked_levels(levels)
-        quantiles = self._answer(X, lambda rows: self.bounds.clip(self.answers.quantiles(asked, rows)))
+        quantiles = self._answer(X, lambda rows: self.bounds.clip(self.answers.predict_quantiles(asked, rows)))
         warn_of_infinite_ends(self, self.answers, quantiles)
         return quantiles
 

@@ -179,7 +179,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row, within `bounds`."""
         bounds = Bounds.from_parameter(self.bounds)
-        return self._answers(X, lambda state, rows: bounds.clip(get_answers(state).expected(rows)))
+        return self._answers(X, lambda state, rows: bounds.clip(get_answers(state).predict(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row.
@@ -190,7 +190,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         """
         asked = checked_levels(levels)
         bounds = Bounds.from_parameter(self.bounds)
-        found = self._answers(X, lambda state, rows: bounds.clip(get_interval_answers(state).quantiles(asked, rows)))
+        found = self._answers(
+            X, lambda state, rows: bounds.clip(get_interval_answers(state).predict_quantiles(asked, rows))
+        )
         warn_of_narrow_intervals(self, self.state)
         warn_of_infinite_ends(self, get_interval_answers(self.state), found)
         return found
@@ -267,8 +269,8 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         rows = state.layout.ask(Examples.of([tokens], [0.0]).contexts)
         *added, base = _contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
-        expected = get_answers(state).expected(rows)
-        low, high = bounds.clip(get_interval_answers(state).quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
+        expected = get_answers(state).predict(rows)
+        low, high = bounds.clip(get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
         return NumberExplanation.of(
             row,
             state.columns.listed(),
@@ -353,4 +355,4 @@ def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
     added = np.ldexp(compute_contributions(state, rows), -state.layout.exponent)
     if rows.wide is not None and state.layout.narrowing is not None:
         added = state.layout.narrowing.spread(added, rows.wide)
-    return np.column_stack([added, get_answers(state).expected(rows) - added.sum(axis=1)])
+    return np.column_stack([added, get_answers(state).predict(rows) - added.sum(axis=1)])

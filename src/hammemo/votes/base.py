@@ -1,10 +1,11 @@
 """What every vote is: a way from the counts that a query reads to one score a label.
 
-A vote makes a :class:`~hammemo.memories.ranker.Ranker` of a reader and the sites. Most need no ranker of their own:
+A vote makes a :class:`~hammemo.memories.ranker.Ranker` of a reader and the sites. Most need no
+ranker of their own:
 
 - a `WeightedSum` says by what each label's weighted sum of counts is divided;
-- a sum over sites of a function of a row of counts is a :class:`~hammemo.memories.row_rules.RowRule`, and
-  ``reader.with_rule(rule)`` ranks by it.
+- a sum over sites of a function of a row of counts is a
+  :class:`~hammemo.memories.row_rules.RowRule`, and ``reader.with_rule(rule)`` ranks by it.
 """
 
 from __future__ import annotations
@@ -52,23 +53,26 @@ class Vote(BaseEstimator, ABC):
         return 0.0
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Return the probabilities that scores stand for: here their softmax, with a share of even ones.
+        """Return the probabilities of scores: here their softmax, with a share of even ones.
 
         Shapes
         ------
         scores : (m, L); returned : (m, L)
         """
-        share, found = self.uniform_share, softmax(scores)
-        return found * (1 - share) + share / found.shape[1] if share else found
+        share = self.uniform_share
+        probabilities = softmax(scores)
+        if not share:
+            return probabilities
+        return np.asarray(probabilities * (1 - share) + share / probabilities.shape[1])
 
     def log_probabilities(self, scores: Floats) -> Floats:
-        """Return the logarithms: finite also where a probability is too small for a float."""
+        """Return the logarithms: finite also if a probability is too small for a float."""
         if self.uniform_share:
             return np.log(self.probabilities(scores))
         return np.asarray(log_softmax(scores, axis=1))
 
     def base_weights(self, labels: Vocabulary) -> Floats | None:  # noqa: ARG002
-        """Return the weight of an additive base for each of these labels; None where it has none."""
+        """Return the weight of an additive base for each of these labels; None without a base."""
         return None
 
     def label_probabilities(
@@ -77,14 +81,23 @@ class Vote(BaseEstimator, ABC):
         examples: Examples,  # noqa: ARG002
         sites: Sites,  # noqa: ARG002
     ) -> Floats | None:
-        """Return the probability of each example's label, where that takes less work than those of all labels."""
+        """Return the probability of each example's label.
+
+        None where this takes as much work as the probabilities of all labels.
+        """
         return None
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are wrong for any sites. `load` asks for it, so that a later `refit` does not fail."""
+        """Refuse parameters that are wrong for any sites.
+
+        `load` calls it, so that a later `refit` does not fail.
+        """
 
     def check_sites(self, sites: Sites) -> None:
-        """Refuse parameters that are wrong for these sites, such as a list of weights for others; `load` asks, too."""
+        """Refuse parameters that are wrong for these sites, such as weights for other sites.
+
+        `load` calls it, too.
+        """
 
     def check_reads(self, sites: Sites) -> None:
         """Refuse sites without positions, such as bags, where this vote reads positions only."""
@@ -108,19 +121,20 @@ class Vote(BaseEstimator, ABC):
 
     @property
     def fits_weights(self) -> bool:
-        """Whether weights come from examples: there are some, and they were not given."""
+        """Whether weights come from examples: there are some, and not from the user."""
         return self.has_weights
 
     def is_fitted_like(self, other: Vote) -> bool:
-        """Return whether both have the same fitted weights, to the bit; none is the same as none."""
-        mine, theirs = self.state(), other.state()
-        return mine.keys() == theirs.keys() and all(
-            np.array_equal(mine[name], theirs[name]) for name in mine
+        """Return whether both have the same fitted weights, to the bit, or both have none."""
+        weights = self.state()
+        other_weights = other.state()
+        return weights.keys() == other_weights.keys() and all(
+            np.array_equal(weights[name], other_weights[name]) for name in weights
         )
 
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
-        """Return what gives scores, and the best labels, of what a reader holds."""
+        """Return what scores and ranks labels by what a reader holds."""
 
     def fit_to(
         self,
@@ -146,11 +160,11 @@ class Vote(BaseEstimator, ABC):
         """
 
     def sample_size(self) -> int:
-        """Return the most examples that a first `fit_to` makes use of; 0 for a vote that has nothing to fit."""
+        """Return the most examples that a first `fit_to` uses; 0 for a vote with nothing to fit."""
         return 0
 
     def unread(self, sites: Sites) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names of the sites that it leaves out, because they say little."""
+        """Return the names of the sites that the vote leaves out, because they say little."""
         return ()
 
     def state(self) -> dict[str, Array]:
@@ -162,15 +176,16 @@ class Vote(BaseEstimator, ABC):
 
 
 class WeightedSum(Vote):
-    """A vote whose scores are weighted sums of counts over a divisor: what certificates speak of."""
+    """A vote whose scores are weighted sums of counts over a divisor: certificates need this."""
 
     reads_free_sites = True
 
     @abstractmethod
     def divisor(self, reader: Reader, sites: Sites) -> Divisor:
-        """Return what the weighted sums are divided by: a number, if all labels share it, or an array of one a label.
+        """Return what the weighted sums are divided by.
 
-        The best labels are found faster where it is a number.
+        It is a number, if all labels share it, or an array with one for each label. The best labels
+        are found faster where it is a number.
         """
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
@@ -194,9 +209,9 @@ class _SumRanker(Ranker):
         return self._reader.scores(contexts, self._weights) / self._divisor
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
-        divisor = (
-            self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
-        )
+        divisor = self._divisor
+        if not is_one_number(divisor):
+            divisor = np.asarray(divisor)[columns]
         return self._reader.site_scores(contexts, self._weights, columns).divide(divisor)
 
     def winners(self, contexts: Contexts) -> Ints:

@@ -1,7 +1,8 @@
-"""Bounds of answers: counts, prices and shares never leave some range, and a sum of effects does not know that.
+"""Bounds of answers: counts, prices and shares have a range, which a sum of effects can leave.
 
-Bounds say how a model of numbers answers, as its parameter `bounds`. They change nothing in layout, memory or weights,
-so they can be set, changed and removed without a refit. A target outside of them is refused where it would be learned.
+Bounds say how a model of numbers answers, as its parameter `bounds`. They change nothing in layout,
+memory or weights, so they can be set, changed and removed without a refit. A target outside of them
+is refused where it would be learned.
 """
 
 from __future__ import annotations
@@ -32,21 +33,28 @@ class Bounds(NamedTuple):
 
     @classmethod
     def from_parameter(cls, bounds: Any) -> Bounds:
-        """Return the bounds that a parameter gives, or refuse it; None, in place of a pair or an end, is no bound."""
+        """Return the bounds that a parameter gives, or refuse it.
+
+        None is no bound, in place of the pair or of one end.
+        """
         if bounds is None:
             return UNBOUNDED
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
             raise ValueError(
-                f"bounds={bounds!r} is not a pair: use bounds=(low, high), with None for an end without a bound, such "
-                "as (0, None)."
+                f"bounds={bounds!r} is not a pair: use bounds=(low, high), "
+                "with None for an end without a bound, such as (0, None)."
             )
         low, high = bounds
         for end in bounds:
             is_number = isinstance(end, Real) and not isinstance(end, (bool, np.bool_))
             if end is not None and (not is_number or math.isnan(end)):
                 raise ValueError(f"bounds={bounds!r}: {end!r} is neither a number nor None.")
-        least = -math.inf if low is None else _as_float(low)
-        most = math.inf if high is None else _as_float(high)
+        least = -math.inf
+        if low is not None:
+            least = _as_float(low)
+        most = math.inf
+        if high is not None:
+            most = _as_float(high)
         if not least < most:
             raise ValueError(f"bounds={bounds!r}: the low end must be smaller than the high end.")
         return cls(least, most)
@@ -61,22 +69,37 @@ class Bounds(NamedTuple):
         return low, high
 
     def clip(self, numbers: Floats) -> Floats:
-        """Return numbers, those outside replaced by the nearest bound; as graphs do it, to the bit."""
+        """Return numbers, those outside replaced by the nearest bound.
+
+        Graphs do it in the same way, so the answers are the same to the bit.
+        """
         raised = np.where(numbers < self.low, self.low, numbers)
         return np.where(self.high < raised, self.high, raised)
 
     def refuse_outside(self, targets: Floats, *, are_kept: bool = False) -> None:
-        """Refuse targets that lie outside, and name the first; `are_kept` says that no row was given for it."""
+        """Refuse targets that lie outside, and name the first.
+
+        Parameters
+        ----------
+        targets : ndarray of float64, shape (m,)
+        are_kept : bool
+            Whether they are targets of kept rows, which the user has not passed in this call.
+        """
         outside = (targets < self.low) | (targets > self.high)
         if not outside.any():
             return
         place = int(np.argmax(outside))
         side = "below" if targets[place] < self.low else "above"
-        where = "of a row that the model holds" if are_kept else f"in row {place}"
-        way_out = "Forget" if are_kept else "Leave out"
+        if are_kept:
+            where = "of a row that the model holds"
+            way_out = "Forget"
+        else:
+            where = f"in row {place}"
+            way_out = "Leave out"
         raise ValueError(
-            f"The target {targets[place]:.6g} {where} is {side} bounds={self.parameter}, and a model never answers "
-            f"outside of its bounds. {way_out} this row, or set wider bounds with set_params(bounds=…)."
+            f"The target {targets[place]:.6g} {where} is {side} bounds={self.parameter}, "
+            "and a model never answers outside of its bounds. "
+            f"{way_out} this row, or set wider bounds with set_params(bounds=…)."
         )
 
 

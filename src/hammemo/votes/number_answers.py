@@ -1,8 +1,11 @@
-"""What a model of numbers answers: an additive base, trees of what it leaves, and trees of what the mean leaves.
+"""What a model of numbers answers, from two parts, each with trees.
 
-Cells of trees hold what the frozen base, or the frozen mean, left of targets. The live base and the live mean are those
-of all rows that are held now. Where trees are trusted, the frozen one takes the place of the live one: else a shift of
-all targets would count twice.
+The first part is an additive base with trees of what it leaves; the second is a mean with trees of
+what that leaves.
+
+Cells of trees hold what the frozen base, or the frozen mean, left of targets. The live base and the
+live mean are those of all rows that the memory holds now. Where trees are trusted, the frozen one
+takes the place of the live one: otherwise a shift of all targets would count twice.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ class SeenRows:
         self, codes: ColumnCodes, contexts: Contexts, wide: Contexts | None = None
     ) -> None:
         self.wide = wide
-        """The rows of a wide table that these were made of; None for others, and for what needs no columns."""
+        """The rows of a wide table that these were made of; None for others, and for what needs no
+        columns."""
         self.codes = codes.rows(contexts)
         self.values, self.names = codes.plain(self.codes)
 
@@ -91,48 +95,53 @@ class NumberAnswers(Cached):
 
     def ask(self, contexts: Contexts) -> SeenRows:
         """Return the rows of a question as base and trees see them."""
-        return SeenRows(
-            self.codes, contexts if self.narrowing is None else self.narrowing.ask(contexts)
-        )
+        if self.narrowing is not None:
+            contexts = self.narrowing.ask(contexts)
+        return SeenRows(self.codes, contexts)
 
     @cached_property
     def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], Floats]]:
         """For each forest, what gives the sum and the trust of rows."""
         return list(map(leaf_sums, self.forests, self.leaves))
 
-    def trusted(self, part: int, codes: NDArray[np.uint8]) -> tuple[Floats, Floats]:
-        """Return what the trees of a part say of rows, and how far they are trusted, from 0 to 1."""
-        said, trust = self.leaf_sums[part](codes).T
-        return said, np.clip(trust, 0.0, 1.0)
+    def sum_trees(self, part: int, codes: NDArray[np.uint8]) -> tuple[Floats, Floats]:
+        """Return what the trees of a part add to rows, and the trust in them: from 0 to 1."""
+        sums, trust = self.leaf_sums[part](codes).T
+        return sums, np.clip(trust, 0.0, 1.0)
 
-    def units(self, rows: SeenRows) -> Floats:
-        """Return what is expected of rows, in units."""
-        scores = score_rows(self.design.encode_rows(rows.values, rows.names), self.coefficients)
-        total = np.full(len(rows), self.means[1])
-        bases: tuple[Any, Any] = scores.T, self.means
+    def predict_units(self, rows: SeenRows) -> Floats:
+        r"""Return what is expected of rows, in units.
+
+        With the live base :math:`b`, the frozen base :math:`f`, the trust :math:`t` in trees and
+        their sum :math:`s`, a part says :math:`b + t (f - b) + s`; likewise with means. Parts are
+        added as deviations from the frozen mean, by the weights of the blend.
+        """
+        base_scores = score_rows(
+            self.design.encode_rows(rows.values, rows.names), self.coefficients
+        )
+        frozen_mean = self.means[1]
+        expected = np.full(len(rows), frozen_mean)
+        live_and_frozen: tuple[Any, Any] = base_scores.T, self.means
         for part, weight in enumerate(self.blend.tolist()):
-            live, frozen = bases[part]
-            said, trust = self.trusted(part, rows.codes)
-            total += weight * (live + trust * (frozen - live) + said - self.means[1])
-        return total
+            live, frozen = live_and_frozen[part]
+            sums, trust = self.sum_trees(part, rows.codes)
+            expected += weight * (live + trust * (frozen - live) + sums - frozen_mean)
+        return expected
 
-    def numbers(self, units: Floats) -> Floats:
+    def convert_units(self, units: Floats) -> Floats:
         """Return what so many units are, as a target."""
         return np.asarray(self.center + np.ldexp(units, -self.exponent))
 
-    def expected(self, rows: SeenRows) -> Floats:
+    def predict(self, rows: SeenRows) -> Floats:
         """Return the expected target of each row."""
-        return self.numbers(self.units(rows))
+        return self.convert_units(self.predict_units(rows))
 
-    def quantiles(self, levels: Floats, rows: SeenRows) -> Floats:
+    def predict_quantiles(self, levels: Floats, rows: SeenRows) -> Floats:
         """Return quantiles of the target of each row: (m, levels)."""
         assert self.errors is not None
-        return self.numbers(
-            self.units(rows)[:, None]
-            + self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels)
-        )
+        deviations = self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels)
+        return self.convert_units(self.predict_units(rows)[:, None] + deviations)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in super().__getstate__().items() if name != "leaf_sums"
-        }
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "leaf_sums"}

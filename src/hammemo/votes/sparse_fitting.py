@@ -1,8 +1,9 @@
-r"""Shared weights of a log-linear vote where labels are many: only those that the rows hold are gone through.
+r"""Shared weights of a log-linear vote with many labels: only labels in the rows are visited.
 
-With weights that all labels share, what a row's total takes from a score (:mod:`hammemo.memories.row_rules`) is the
-same for every label, so the softmax does not see it. What is left, :math:`g_{i,f,c} = \log(1 + n_{i,f,c} / (a p_c))`,
-is zero for a label that no row of the example holds. So with the touched labels :math:`T_i`,
+With weights that all labels share, what a row's total takes from a score
+(:mod:`hammemo.memories.row_rules`) is the same for every label, so the softmax does not see it.
+What remains, the *gain* :math:`g_{i,f,c} = \log(1 + n_{i,f,c} / (a p_c))`, is zero for a label that
+no row of the example holds. So with the touched labels :math:`T_i`,
 
 .. math:: \log \sum_c e^{s_{i,c}} = \log \Bigl[ 1 - \sum_{c \in T_i} p_c
     + \sum_{c \in T_i} p_c \exp \sum_f w_f \, g_{i,f,c} \Bigr]:
@@ -13,7 +14,7 @@ the loss of :mod:`hammemo.votes.fitting`, exactly, at the cost of the touched la
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.optimize import minimize
@@ -27,81 +28,102 @@ if TYPE_CHECKING:
     from hammemo.memories.exact import SparseCounts
     from hammemo.votes.fitting import LabelledContexts
 
-_PIECE = 256  # examples whose rows are read at a time
+_PIECE: Final = 256
+"""Examples whose rows are read at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class TouchedGains:
     """The gains of the labels that the rows of each example hold, and of its own label.
 
-    Shapes
-    ------
-    gains : (n, F); columns : (n,), labels; starts : (m,), where examples begin; own : (m,), where their own label is
+    The touched labels of one example lie together, in ascending order.
     """
 
     gains: NDArray[np.float32]
+    """The gain of each touched label at each feature: (n, F)."""
     columns: Ints
+    """The touched labels: (n,)."""
     starts: Ints
+    """Where the touched labels of each example begin: (m,)."""
     own: Ints
+    """Where the own label of each example is among them: (m,)."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
+    def take_first(self, n: int) -> TouchedGains:
+        """Return the gains of the first examples."""
+        end = len(self.gains) if n >= len(self) else int(self.starts[n])
+        return TouchedGains(self.gains[:end], self.columns[:end], self.starts[:n], self.own[:n])
 
-def touched_gains(reader: SparseCounts, rows: LabelledContexts, most: int) -> TouchedGains:
-    """Return the gains of the first examples, as many as have at most `most` numbers together, but at least one."""
-    parts: list[TouchedGains] = []
+    @classmethod
+    def concatenate(cls, pieces: list[TouchedGains]) -> TouchedGains:
+        """Return the gains of the examples of all pieces."""
+        shifts = np.cumsum([0, *(len(piece.gains) for piece in pieces)])[:-1].tolist()
+        return cls(
+            gains=np.concatenate([piece.gains for piece in pieces]),
+            columns=np.concatenate([piece.columns for piece in pieces]),
+            starts=np.concatenate(
+                [piece.starts + shift for piece, shift in zip(pieces, shifts, strict=True)]
+            ),
+            own=np.concatenate(
+                [piece.own + shift for piece, shift in zip(pieces, shifts, strict=True)]
+            ),
+        )
+
+
+def read_touched_gains(reader: SparseCounts, examples: LabelledContexts, most: int) -> TouchedGains:
+    """Return the gains of the first examples: as many as have at most `most` numbers together.
+
+    There is at least one.
+    """
+    pieces: list[TouchedGains] = []
     n_numbers = 0
-    for start in range(0, len(rows.labels), _PIECE):
-        made = _of_piece(reader, rows[start : start + _PIECE])
-        width = made.gains.shape[1]
-        ends = n_numbers + width * np.append(made.starts[1:], len(made.gains))
-        kept = int(np.searchsorted(ends, most, side="right"))
-        if kept < len(made):
-            parts.append(_first(made, max(kept, 0 if parts else 1)))
+    for start in range(0, len(examples.labels), _PIECE):
+        piece = _read_piece(reader, examples[start : start + _PIECE])
+        n_features = piece.gains.shape[1]
+        ends = n_numbers + n_features * np.append(piece.starts[1:], len(piece.gains))
+        n_fitting = int(np.searchsorted(ends, most, side="right"))
+        if n_fitting < len(piece):
+            at_least = 0 if pieces else 1
+            pieces.append(piece.take_first(max(n_fitting, at_least)))
             break
-        parts.append(made)
+        pieces.append(piece)
         n_numbers = int(ends[-1])
-    return _joined(parts)
+    return TouchedGains.concatenate(pieces)
 
 
-def _of_piece(reader: SparseCounts, rows: LabelledContexts) -> TouchedGains:
-    labels, prior, smoothing = rows.labels, rows.prior, rows.smoothing
-    m, n_sites, n_amounts, n_labels = len(labels), reader.sites.n, len(smoothing), len(prior)
-    entries = reader.rows.entries(rows.contexts)
+def _read_piece(reader: SparseCounts, examples: LabelledContexts) -> TouchedGains:
+    labels = examples.labels
+    n_examples = len(labels)
+    n_labels = len(examples.prior)
+    n_sites = reader.sites.n
+    n_amounts = len(examples.smoothing)
+
+    # The entries of all rows: of each the example, the site, the label and the count.
+    entries = reader.rows.entries(examples.contexts)
     row = np.repeat(np.arange(len(entries.lengths)), entries.lengths)
-    example, site = row // n_sites, row % n_sites
+    example = row // n_sites
+    site = row % n_sites
     counts = entries.counts.astype(np.float64)
-    if rows.leave_one_out:
+    if examples.leave_one_out:
         counts -= entries.columns == labels[example]
-    keys = example * n_labels + entries.columns
-    pairs, place = np.unique(
-        np.concatenate([keys, np.arange(m) * n_labels + labels]), return_inverse=True
-    )
-    columns = pairs % n_labels
+
+    # The touched labels are the distinct pairs of example and label, with each example's own.
+    entry_pairs = example * n_labels + entries.columns
+    own_pairs = np.arange(n_examples) * n_labels + labels
+    pairs, places = np.unique(np.concatenate([entry_pairs, own_pairs]), return_inverse=True)
+    entry_places = places[: len(entry_pairs)]
+
     gains = np.zeros((len(pairs), n_sites * n_amounts), np.float32)
-    ratios = counts / prior[entries.columns]
-    for j, amount in enumerate(smoothing):
-        gains[place[: len(keys)], site * n_amounts + j] = np.log1p(ratios / amount)
+    ratios = counts / examples.prior[entries.columns]
+    for j, amount in enumerate(examples.smoothing):
+        gains[entry_places, site * n_amounts + j] = np.log1p(ratios / amount)
     return TouchedGains(
-        gains, columns, np.searchsorted(pairs, np.arange(m) * n_labels), place[len(keys) :]
-    )
-
-
-def _first(touched: TouchedGains, n: int) -> TouchedGains:
-    end = len(touched.gains) if n >= len(touched) else int(touched.starts[n])
-    return TouchedGains(
-        touched.gains[:end], touched.columns[:end], touched.starts[:n], touched.own[:n]
-    )
-
-
-def _joined(parts: list[TouchedGains]) -> TouchedGains:
-    before = np.cumsum([0, *(len(part.gains) for part in parts)])[:-1].tolist()
-    return TouchedGains(
-        np.concatenate([part.gains for part in parts]),
-        np.concatenate([part.columns for part in parts]),
-        np.concatenate([part.starts + n for part, n in zip(parts, before, strict=True)]),
-        np.concatenate([part.own + n for part, n in zip(parts, before, strict=True)]),
+        gains=gains,
+        columns=pairs % n_labels,
+        starts=np.searchsorted(pairs, np.arange(n_examples) * n_labels),
+        own=places[len(entry_pairs) :],
     )
 
 
@@ -115,38 +137,34 @@ def fit_shared_weights(
     steps: int,
 ) -> Floats:
     """Return the weights that minimise the log-loss with the ridge towards `start`: (F,)."""
-    loss = shared_loss(touched, multiplicity, prior, start, ridge)
-    return np.asarray(
-        minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps}).x, np.float64
-    )
+    loss = make_shared_loss(touched, multiplicity, prior, start=start, ridge=ridge)
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    return np.asarray(result.x, np.float64)
 
 
-def shared_loss(
-    touched: TouchedGains, multiplicity: Ints, prior: Floats, start: Floats, ridge: float
+def make_shared_loss(
+    touched: TouchedGains, multiplicity: Ints, prior: Floats, *, start: Floats, ridge: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
     """Return the loss and its gradient as a function of the weights."""
-    shares, strength = multiplicity / multiplicity.sum(), ridge / float(multiplicity.sum())
-    lengths = np.diff(np.append(touched.starts, len(touched.gains)))
-    own_prior = prior[touched.columns]
-    rest = np.maximum(1.0 - np.add.reduceat(own_prior, touched.starts), 0.0)
-    log_prior = np.log(own_prior)
+    shares = multiplicity / multiplicity.sum()
+    strength = ridge / float(multiplicity.sum())
+    n_touched = np.diff(np.append(touched.starts, len(touched.gains)))
+    touched_prior = prior[touched.columns]
+    untouched_prior = np.maximum(1.0 - np.add.reduceat(touched_prior, touched.starts), 0.0)
+    log_prior = np.log(touched_prior)
 
-    def loss(weights: Floats) -> tuple[float, Floats]:
+    def compute_loss(weights: Floats) -> tuple[float, Floats]:
         scores = (touched.gains @ weights.astype(np.float32)).astype(np.float64) + log_prior
-        highest = np.maximum(
-            np.maximum.reduceat(scores, touched.starts), 0.0
-        )  # 0: that of the other labels is below
-        raised = np.exp(scores - np.repeat(highest, lengths))
-        sums = np.add.reduceat(raised, touched.starts) + rest * np.exp(-highest)
+        # At least 0, because the exponent of the untouched labels is 0.
+        highest = np.maximum(np.maximum.reduceat(scores, touched.starts), 0.0)
+        odds = np.exp(scores - np.repeat(highest, n_touched))
+        sums = np.add.reduceat(odds, touched.starts) + untouched_prior * np.exp(-highest)
         losses = np.log(sums) + highest - scores[touched.own]
-        excess = raised * np.repeat(
-            shares / sums, lengths
-        )  # probabilities, less the observed label
+        excess = odds * np.repeat(shares / sums, n_touched)  # probabilities, less the own label
         excess[touched.own] -= shares
         gradient = (excess.astype(np.float32) @ touched.gains).astype(np.float64)
-        away = weights - start
-        return float(shares @ losses) + strength * float(
-            away @ away
-        ), gradient + 2 * strength * away
+        deviation = weights - start
+        penalty = strength * float(deviation @ deviation)
+        return float(shares @ losses) + penalty, gradient + 2 * strength * deviation
 
-    return loss
+    return compute_loss

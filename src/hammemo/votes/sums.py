@@ -1,9 +1,10 @@
 r"""Votes that are weighted sums of counts.
 
-With the weighted sums :math:`\sum_k w_k N_{k,c}(q_k)` of a memory, and :math:`M_c` stored examples of label c:
+With the weighted sums :math:`\sum_k w_k N_{k,c}(q_k)` of a memory, and :math:`M_c` stored examples
+of label c:
 
-- sum, the paper's rule: :math:`S_c(q) = \sum_k w_k N_{k,c}(q_k) / \sum_k w_k`, the kernel summed over the label's
-  examples, so that frequent labels weigh more;
+- sum, the paper's rule: :math:`S_c(q) = \sum_k w_k N_{k,c}(q_k) / \sum_k w_k`, the kernel summed
+  over the label's examples, so that frequent labels weigh more;
 - mean: :math:`S_c(q) / M_c`, the average similarity to the label's examples.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Sum(WeightedSum):
-    """The paper's vote: every stored example votes for its label with its similarity to the query."""
+    """The paper's vote: every stored example votes for its label by its similarity to the query."""
 
     def divisor(self, reader: Reader, sites: Sites) -> float:  # noqa: ARG002
         """Return the sum of the site weights, which all labels share."""
@@ -30,7 +31,7 @@ class Sum(WeightedSum):
 
 
 class Mean(WeightedSum):
-    """The average similarity to the examples of each label; zero for a declared label that has none."""
+    """The average similarity to the examples of each label; zero for a label without examples."""
 
     def divisor(self, reader: Reader, sites: Sites) -> Floats:
         """Return the sum of the site weights times the label's examples."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import Bounds, minimize
 
-from hammemo.votes.fitting import DenseFits, FittedWeights, _Problem, _vector, _weights
+from hammemo.votes.fitting import DenseFits, DenseLoss, FittedWeights, VectorLayout
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
@@ -22,11 +22,12 @@ class BoundedFits(DenseFits):
         self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
     ) -> FittedWeights:
         n_labels = len(self.prior)
-        problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
-        first = _vector(start, n_labels, warm, per_label=per_label)
+        problem = DenseLoss(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
+        layout = VectorLayout(len(start), n_labels, per_label)
+        first = layout.pack(start, warm)
         bounds = Bounds(lower_bounds(start, n_labels, per_label=per_label), np.inf)
         found = minimize(problem, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
-        return _weights(found.x, len(start), n_labels, per_label=per_label)
+        return layout.unpack(found.x)
 
 
 def lower_bounds(start: Floats, n_labels: int, *, per_label: bool) -> Floats:

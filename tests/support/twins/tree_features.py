@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo.features.cells.forest import KINDS
-from hammemo.votes.tree_weights import _write_means
+from hammemo.votes.tree_label_features import write_means
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,4 +39,13 @@ def tree_features(
         logs[places, own] = own_logs[label_starts[own] + held[places, own]]
         return np.asarray(logs - total_logs[held.sum(axis=1)][:, None])
 
-    _write_means(leaves, is_out, cells, counts, labels, kinds, ratios, out)
+    write_means(
+        leaves=leaves,
+        is_out=is_out,
+        cells=cells,
+        counts=counts,
+        labels=labels,
+        kinds=kinds,
+        compute_ratios=ratios,
+        out=out,
+    )

@@ -31,7 +31,7 @@ from hammemo.kernels import (
 from hammemo.memories import Exact, Hashed, Memory
 from hammemo.tasks.labels.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
-from hammemo.votes.choose_weights import plain_log_linear
+from hammemo.votes.choose_weights import make_untried_vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +61,7 @@ def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
 def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
     """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
     if is_auto(vote):
-        return plain_log_linear(n_labels) if memory.keeps_rows() else Sum()
+        return make_untried_vote(n_labels) if memory.keeps_rows() else Sum()
     return clone(VOTES.resolved(vote))  # type: ignore[no-any-return]
 
 
@@ -108,7 +108,7 @@ def part_for(name: str, parameter: str) -> Any:
     if name == "memory":
         return Hashed()  # an exact memory has no parameters
     if name == "vote":
-        return plain_log_linear(0)
+        return make_untried_vote(0)
     return AutoSites() if parameter in AutoSites().get_params() else PositionalHamming()
 
 

@@ -31,8 +31,8 @@ from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import LogLinear, Mixture, Vote
-from hammemo.votes.choose_weights import MAX_OWN_WEIGHT_LABELS, HeldOut, chosen_log_linear
-from hammemo.votes.tree_weights import chosen_tree_vote
+from hammemo.votes.choose_weights import MAX_OWN_WEIGHT_LABELS, HeldOut, choose_log_linear
+from hammemo.votes.tree_label_weights import choose_tree_vote
 
 if TYPE_CHECKING:
     from hammemo.edits.task import RowBatch
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.column_schema import ColumnSchema
-    from hammemo.votes.tree_weights import WeightedRows
+    from hammemo.votes.tree_label_weights import WeightedRows
 
 CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
@@ -155,7 +155,7 @@ def choose(
     if is_auto(settings.vote) and selection.trials:
         n_sites = examples.contexts.h + n_tuples
         with progress_bar("Choosing the vote, folds"):
-            vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
+            vote, trials = choose_log_linear(selection, len(examples.labels), n_sites)
         choices = choices.with_trials(trials, _why(vote))
     chosen = replace(chosen, kernel=selection.kernel, vote=vote, choices=choices)
     return chosen.opened(settings, columns, seed)
@@ -310,7 +310,7 @@ def _by_trees(
     vote, weighted = chosen.vote, None
     if is_auto(settings.vote):
         with progress_bar("Choosing the vote, folds"):
-            vote, trials, weighted = chosen_tree_vote(cells, examples, seed)
+            vote, trials, weighted = choose_tree_vote(cells, examples, seed)
         choices = choices.with_trials(trials, _why(vote))
     return replace(
         chosen,

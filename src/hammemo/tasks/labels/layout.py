@@ -37,7 +37,7 @@ class Choices:
 
     def with_trials(self, trials: list[WeightTrial], why: str) -> Choices:
         """Return the choices with the vote that is the best of some."""
-        held_out = HeldOut.of(trials[0]) if trials else None
+        held_out = HeldOut.from_trial(trials[0]) if trials else None
         return replace(
             self,
             trials=tuple(trials),

@@ -27,9 +27,10 @@ from hammemo.memories.exact import with_free_rows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
-from hammemo.votes.fitting import LabelledContexts, features
-from hammemo.votes.log_linear import shares
-from hammemo.votes.tree_weights import log_ratios, rows_of, site_counts_of
+from hammemo.votes.fitting import LabelledContexts, compute_features
+from hammemo.votes.log_linear import label_shares
+from hammemo.votes.tree_label_features import iterate_site_counts, log_ratios
+from hammemo.votes.tree_label_rows import read_tree_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,8 +187,8 @@ def _contributions(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     rows, counts = rows[:most], counts[:most]
     rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
-    prior = shares(reader.label_counts)
-    ratios = features(
+    prior = label_shares(reader.label_counts)
+    ratios = compute_features(
         reader, LabelledContexts(examples.contexts[rows], columns[rows], prior, smoothing, True)
     )
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
@@ -211,12 +212,12 @@ def _of_columns(state: LabelState) -> tuple[Floats, Floats, Ints, Ints]:
     examples = replace(
         examples.rows(chosen[:_MAX_TREE_EXAMPLES]), multiplicity=counts[:_MAX_TREE_EXAMPLES]
     )
-    rows = rows_of(cells, examples, memory.seed, reader)
+    rows = read_tree_rows(cells, examples, memory.seed, reader)
     rule = vote.rule(reader, state.layout.sites)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
     of_rows = cells.column_shares(examples.contexts)
-    for k, (site, counts, scale) in enumerate(site_counts_of(cells, rows, state.layout.sites)):
+    for k, (site, counts, scale) in enumerate(iterate_site_counts(cells, rows, state.layout.sites)):
         ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, list(site)].mean(axis=1).T[:, :, None] * added

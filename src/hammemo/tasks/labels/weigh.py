@@ -17,7 +17,7 @@ from hammemo.tasks.labels.layout import LabelState, is_in_segments
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.schedule import FIRST_BATCH
 from hammemo.votes import LogLinear, Mixture, Vote
-from hammemo.votes.tree_weights import fit_tree_weights
+from hammemo.votes.tree_label_weights import fit_tree_weights
 
 if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.contexts import Examples
-    from hammemo.votes.tree_weights import WeightedRows
+    from hammemo.votes.tree_label_weights import WeightedRows
 
 
 def weigh(
@@ -146,9 +146,18 @@ def _fit_trees(
         return
     kept, memory = state.rows, state.memory
     is_all = kept is not None and kept.holds_all and len(examples) == len(kept)
-    parts, reader = (vote, cells, state.layout.sites), memory.static_reader()
+    reader = memory.static_reader()
     with progress_bar("Fitting weights, stages"):
-        fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all, known=known)
+        fit_tree_weights(
+            vote,
+            cells,
+            sites=state.layout.sites,
+            examples=examples,
+            seed=memory.seed,
+            reader=reader,
+            rows_are_all=is_all,
+            chosen_by=known,
+        )
 
 
 def _is_enough(settings: ModelSettings, examples: Examples) -> bool:

@@ -97,7 +97,7 @@ def compute_contributions(state: NumberState, rows: SeenRows) -> Floats:
     # What the base says: the frozen one as far as the trees of its residuals are trusted, else the
     # live one. The mean belongs to no column.
     answers = get_answers(state)
-    _, trust = answers.trusted(0, rows.codes)
+    _, trust = answers.sum_trees(0, rows.codes)
     both_bases = replace(layout.base, coefficients=answers.coefficients)
     of_bases = both_bases.contributions(rows.codes, layout.codes.step_middles)
     live, frozen = of_bases.transpose(2, 1, 0)

@@ -27,7 +27,7 @@ from hammemo.features.cells.number_trees import NumberCells, number_features, we
 from hammemo.tasks.numbers.answer import get_answers, remember
 from hammemo.tasks.numbers.layout import NUMBER_TREES
 from hammemo.tasks.numbers.memory import NumberRows
-from hammemo.votes.number_weights import UnseenRows
+from hammemo.votes.tree_number_weights import UnseenRows
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Floats, Ints

@@ -57,8 +57,8 @@ def measure_held_out(state: NumberState, bounds: Bounds) -> NumberHeldOut | None
         return None
     answers = get_answers(state)
     counts = held_out.counts
-    targets = answers.numbers(held_out.targets.astype(np.float64))
-    predicted = answers.numbers(held_out.predicted)
+    targets = answers.convert_units(held_out.targets.astype(np.float64))
+    predicted = answers.convert_units(held_out.predicted)
     scale = float(np.abs(targets).max()) or 1.0  # squares of large targets would be infinite
     errors = (targets - bounds.clip(predicted)) / scale
     mean_square = float(np.average(errors**2, weights=counts))
@@ -232,7 +232,7 @@ def _share_r2(state: NumberState) -> Floats:
 
     added = center(compute_contributions(state, rows.inputs))
     targets = center(rows.targets.astype(np.float64))
-    predicted = center(get_answers(state).units(rows.inputs))
+    predicted = center(get_answers(state).predict_units(rows.inputs))
     variance = float(weights @ targets**2)
     if variance == 0:
         return np.zeros(state.columns.n)

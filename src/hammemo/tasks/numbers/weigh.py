@@ -16,7 +16,7 @@ from hammemo.features.cells.number_trees import FITTED_ROWS
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.tasks.numbers.vote import NO_VOTE, NumberVote
-from hammemo.votes.number_weights import fit_weights, unseen_errors
+from hammemo.votes.tree_number_weights import compute_unseen_errors, fit_weights
 
 if TYPE_CHECKING:
     from hammemo.tasks.numbers.choose import RowsOfChoice
@@ -97,7 +97,7 @@ def _fit_vote(state: NumberState, rows: NumberRows) -> NumberVote:
         if len(places):
             by_trees = ask_trees(layout, memory, rows, unseen.take_first(len(places)))
             weights = fit_weights(by_trees)
-            errors = unseen_errors(by_trees, weights)
+            errors = compute_unseen_errors(by_trees, weights)
             vote = NumberVote(weights.weights, weights.blend)
         else:  # too few rows: the base alone
             places = np.arange(len(rows.targets))

@@ -24,7 +24,7 @@ from hammemo.memories.exact import Entries
 from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import Vote
-from hammemo.votes.log_linear import shares
+from hammemo.votes.log_linear import label_shares
 from hammemo.votes.mixture.gates import (
     BUCKETS,
     PRIOR,
@@ -455,7 +455,7 @@ class MixtureRanker(Ranker):
         return (
             parts,
             totals,
-            np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts)),
+            np.outer(self._trust[PRIOR, 0] / totals, label_shares(self._reader.label_counts)),
         )
 
     def _weighed_all(
