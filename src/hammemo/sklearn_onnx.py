@@ -43,7 +43,6 @@ from hammemo.paper.memo import MeMoClassifier
 from hammemo.portable.building import list_tokens
 from hammemo.portable.graph import Graph, Search
 from hammemo.portable.tree_graph import NumberGraph, TreeGraph
-from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -183,7 +182,7 @@ def _check_columns(model: Learner, inputs: Sequence[Any]) -> None:
     if sum(widths) != columns.n:
         fitted = f"The model was fitted on {columns.n} columns"
         raise ValueError(f"{fitted}; the graph is given {sum(widths)}.")
-    learned_names = columns.listed()
+    learned_names = columns.list_names()
     names = [graph_input.raw_name for graph_input in inputs]
     if learned_names is None or set(widths) != {1} or not set(names) & set(learned_names):
         return
@@ -210,7 +209,7 @@ def _add_row_scores(
     values = []
     places = []
     for (graph_input, column), kind in zip(columns, graph.rows.kinds, strict=True):
-        is_name = kind == ColumnKind.NAMES
+        is_name = not kind.is_ordered
         if isinstance(graph_input.type, kinds.StringTensorType) != is_name:
             type_name = type(graph_input.type).__name__
             learned_kind = "names, strings" if is_name else "numbers"

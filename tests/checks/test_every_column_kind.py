@@ -29,7 +29,7 @@ from engine_fits import fit_rows_of
 from hammemo import load, save
 from hammemo.cli.app import app
 from hammemo.client import Client
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,6 +20,7 @@ from hammemo.files.models import read_notes
 from hammemo.sources import read_tables
 from hammemo.sources.read_tables import read_table
 from hammemo.sources.reading_notes import name_column
+from hammemo.tokens.column_letters import encode_letters
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ def test_na_among_numbers_is_missing(bills: Path, source: str, is_small: bool, m
     assert said.count("Column 'mass': 8 values 'NA' are read as missing.") == 1
     assert "'sex'" not in said
     same = fitted(penguins(), "species")
-    assert same.state.columns.kinds == "nns"
+    assert encode_letters(same.state.columns.kinds) == "nns"
     assert load(model).digest(parts=True) == same.digest(parts=True)
 
 
@@ -163,7 +164,7 @@ def test_na_texts_can_be_named_or_switched_off(bills: Path) -> None:
     run("predict", model, "--na", "NA", input="bill,mass,sex\nNA,1,male\n")
     assert json.loads(read_notes(model)["na"]) == ["-9999", "unknown"]
     run("fit", bills, *SPECIES, "--na", "", "--out", model)
-    assert load(model).state.columns.kinds is None
+    assert not load(model).state.columns.has_ordered
     assert json.loads(read_notes(model)["na"]) == []
     said = run("fit", bills, "--h", "2", "--na", "x", "--out", model, code=2).stderr
     assert "--na is for tables" in said
@@ -180,7 +181,7 @@ def test_na_in_other_files_and_parts_changes_no_kind(tmp_path: Path, monkeypatch
         run("fit", tmp_path / first, tmp_path / second, *SPECIES, "--out", tmp_path / "m")
         assert load(tmp_path / "m").digest() == fitted(expected, "species").digest()
     run("fit", tmp_path / "a.csv", *SPECIES, "--out", tmp_path / "m")  # a column of NA alone says nothing
-    assert load(tmp_path / "m").state.columns.kinds == "sns"
+    assert encode_letters(load(tmp_path / "m").state.columns.kinds) == "sns"
     run("forget", tmp_path / "m", tmp_path / "a.csv")
 
 
@@ -237,7 +238,7 @@ def test_dates_of_one_format_are_those_of_the_frame(
     said = run("fit", file, *WEATHER, "--out", model).stderr
     assert "Column 'date': 11 values 'NA' are read as missing." in said
     same = fitted(frame, "weather")
-    assert same.state.columns.kinds == "dn"
+    assert encode_letters(same.state.columns.kinds) == "dn"
     assert load(model).digest(parts=True) == same.digest(parts=True)
     assert run("predict", model, file).stdout.split() == same.predict(frame.drop(columns="weather")).tolist()
     alone = frame[3:4].to_csv(index=False, date_format=written)  # its day and month alone may say nothing
@@ -277,7 +278,7 @@ def test_the_order_of_day_and_month_is_not_guessed(tmp_path: Path) -> None:
     for words in ("Column 'date' holds dates", "'01/", "which number is the day", "read as names"):
         assert words in said
     assert "--date-format 'date=%d/%m/%Y' or --date-format 'date=%m/%d/%Y'" in said
-    assert load(model).state.columns.kinds == "sn"
+    assert encode_letters(load(model).state.columns.kinds) == "sn"
     for written, day_first in (("%d/%m/%Y", True), ("%m/%d/%Y", False)):
         said = run("fit", file, *WEATHER, "--date-format", f"date={written}", "--out", model).stderr
         assert said == ""
@@ -302,7 +303,7 @@ def test_dates_that_may_be_something_else_are_left_to_the_user(
     said = run("fit", file, *WEATHER, "--out", model).stderr
     assert words in said
     assert f"--date-format 'date={written}'" in said
-    assert load(model).state.columns.kinds == kinds
+    assert encode_letters(load(model).state.columns.kinds) == kinds
     run("fit", file, *WEATHER, "--date-format", f"date={written}", "--out", model)
     assert load(model).digest() == fitted(weather(), "weather").digest()
     assert run("predict", model, file).exit_code == 0
@@ -378,7 +379,7 @@ def test_json_lines_have_no_dates_and_write_them_as_strings(tmp_path: Path) -> N
     codes = texts.assign(wind=[f"{i}.5" for i in range(N)])  # strings that say what they are
     codes.to_json(tmp_path / "c.jsonl", orient="records", lines=True)
     said = run("fit", tmp_path / "c.jsonl", *WEATHER, "--out", tmp_path / "m").stderr
-    assert load(tmp_path / "m").state.columns.kinds == "ds"
+    assert encode_letters(load(tmp_path / "m").state.columns.kinds) == "ds"
 
 
 def test_strings_of_parquet_files_stay_names_with_a_hint(tmp_path: Path) -> None:
@@ -390,7 +391,7 @@ def test_strings_of_parquet_files_stay_names_with_a_hint(tmp_path: Path) -> None
     assert "Column 'date' holds dates as strings" in said
     assert "--date-format 'date=%Y/%m/%d'" in said
     assert "Column 'wind' holds numbers as strings" in said
-    assert load(tmp_path / "m").state.columns.kinds is None
+    assert not load(tmp_path / "m").state.columns.has_ordered
     option = ("--date-format", "date=%Y/%m/%d")
     run("fit", tmp_path / "w.parquet", *WEATHER, *option, "--out", tmp_path / "m")
     expected = frame.assign(wind=texts["wind"])

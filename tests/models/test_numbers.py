@@ -28,7 +28,9 @@ from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.table import holds_trees, table_of_trees
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import table_columns, tokens_of
+from hammemo.tokens.column_kinds import NUMBERS
+from hammemo.tokens.column_letters import encode_letters
+from hammemo.tokens.column_values import table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_label_features
 from hammemo.votes.tree_label_rows import count_tree_rows, read_tree_rows
@@ -191,19 +193,21 @@ def test_what_a_column_is() -> None:
     )
     columns = table_columns(X)
     assert columns is not None
-    assert column_kinds(columns, "auto", list(X.columns), has_types=True) == "nnnsssdndn"
-    assert column_kinds(columns, "none", list(X.columns), has_types=True) == "s" * 10
-    assert column_kinds(columns, ["f", 1], list(X.columns), has_types=True) == "nnssssdsds"  # dates stay dates
+    assert encode_letters(column_kinds(columns, "auto", list(X.columns), has_types=True)) == "nnnsssdndn"
+    assert encode_letters(column_kinds(columns, "none", list(X.columns), has_types=True)) == "s" * 10
+    assert (
+        encode_letters(column_kinds(columns, ["f", 1], list(X.columns), has_types=True)) == "nnssssdsds"
+    )  # dates stay dates
     with pytest.raises(ValueError, match="'q'"):
         column_kinds(columns, ["q"], list(X.columns), has_types=True)
     whole = table_columns([[1, "a", 0.5, 2.0], [2, "b", 3, 3.0]])
     assert whole is not None
-    assert column_kinds(whole, "auto", None, has_types=False) == "ssns"
+    assert encode_letters(column_kinds(whole, "auto", None, has_types=False)) == "ssns"
 
 
 def test_special_numbers_are_tokens() -> None:
     column = np.array([np.inf, -np.inf, -0.0, 5e-324, 2.0**63, np.nan])
-    found = tokens_of([column], "n", "token", None, learning=True)[:, 0]
+    found = tokens_of([column], (NUMBERS,), "token", None, learning=True)[:, 0]
     largest = np.finfo(float).max
     assert found.tolist() == [largest, -largest, 0.0, 5e-324, 2.0**63, float(NO_TOKEN)]
     assert not np.signbit(found[2])

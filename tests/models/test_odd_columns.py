@@ -15,7 +15,9 @@ from hammemo.features.cells import TreeCells
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import ColumnKind, ordered_values, table_columns, tokens_of
+from hammemo.tokens.column_kinds import NUMBERS, ColumnKind
+from hammemo.tokens.column_letters import encode_letters
+from hammemo.tokens.column_values import ordered_values, table_columns, tokens_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,9 +33,9 @@ def table(**columns: Any) -> pd.DataFrame:
 LABELS = ["a", "b"] * (N // 2)
 
 
-def kinds(X: pd.DataFrame, numeric: Any = "auto") -> str | None:
+def kinds(X: pd.DataFrame, numeric: Any = "auto") -> str:
     """Return the kinds of the columns of a model that has learnt a table."""
-    return MemoryClassifier(numeric=numeric).fit(X, LABELS).state.columns.kinds
+    return encode_letters(MemoryClassifier(numeric=numeric).fit(X, LABELS).state.columns.kinds)
 
 
 def test_categories_of_numbers_are_names_unless_asked() -> None:
@@ -77,12 +79,15 @@ def test_a_name_that_is_no_token_is_refused_with_its_column() -> None:
 def test_not_a_number_of_any_type_is_missing() -> None:
     values = [Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64("NaT"), None, pd.NA, Decimal("1.5")]
     column = np.array([*values, 10**400], object)
-    assert tokens_of([column], "n", "token", None, learning=True)[:, 0].tolist()[6:] == [1.5, np.finfo(float).max]
+    assert tokens_of([column], (NUMBERS,), "token", None, learning=True)[:, 0].tolist()[6:] == [
+        1.5,
+        np.finfo(float).max,
+    ]
     assert np.isnan(ordered_values(column, ColumnKind.NUMBERS, "Column 0"))[:6].all()
     assert kinds(table(price=[Decimal("NaN"), *map(Decimal, range(N - 1))])) == "nsn"
     columns = table_columns([[10**400], [0.5]])
     assert columns is not None
-    assert column_kinds(columns, "auto", None, has_types=False) == "n"
+    assert column_kinds(columns, "auto", None, has_types=False) == (NUMBERS,)
 
 
 def test_one_row_of_durations_and_dates_in_nanoseconds_is_that_of_the_batch() -> None:
@@ -104,7 +109,7 @@ def test_one_row_of_durations_and_dates_in_nanoseconds_is_that_of_the_batch() ->
 def test_rows_that_are_arrays_of_dates() -> None:
     X = np.arange(2 * N).reshape(N, 2).astype("datetime64[D]").astype("datetime64[ns]")
     clf = MemoryClassifier(random_state=0).fit(X, LABELS)
-    assert clf.state.columns.kinds == "dd"
+    assert encode_letters(clf.state.columns.kinds) == "dd"
     assert clf.digest() == MemoryClassifier(random_state=0).fit(list(X), LABELS).digest()
     assert str(clf.explain(X[0])) == str(clf.explain(X[0].astype("datetime64[us]").tolist()))
 
@@ -120,11 +125,11 @@ def test_large_ids_that_are_names_stay_apart(dtype: str) -> None:
 
 def test_the_smallest_integer_is_a_number_and_not_missing() -> None:
     column = np.array([-(2.0**63), np.nan, 0.5])
-    found = tokens_of([column], "n", "token", None, learning=True)[:, 0]
+    found = tokens_of([column], (NUMBERS,), "token", None, learning=True)[:, 0]
     assert found[0] == np.nextafter(-(2.0**63), 0)
     assert found[1] == -(2.0**63)
     with pytest.raises(ValueError, match="missing"):
-        tokens_of([column], "n", "refuse", None, learning=True)
+        tokens_of([column], (NUMBERS,), "refuse", None, learning=True)
 
 
 def test_columns_whose_names_are_numbers_are_asked_for_by_name() -> None:
@@ -226,7 +231,7 @@ def test_intervals_and_periods_are_names() -> None:
     X = table(range=pd.cut(values, 3), month=pd.period_range("2020-01", periods=N, freq="M"))
     X.loc[3, "month"] = pd.NaT
     clf = MemoryClassifier().fit(X, LABELS)
-    assert clf.state.columns.kinds == "nsss"
+    assert encode_letters(clf.state.columns.kinds) == "nsss"
     texts = X.assign(range=X["range"].astype(str), month=[None if pd.isna(m) else str(m) for m in X["month"]])
     assert clf.digest(parts=True)["kept rows"] == MemoryClassifier().fit(texts, LABELS).digest(parts=True)["kept rows"]
     names = MemoryClassifier().fit(X[["range", "month"]], LABELS)
@@ -258,7 +263,7 @@ def test_a_column_without_values_gets_times_without_a_choice(start: str, one_by_
             clf.learn_one(row, label)
     else:
         clf.partial_fit(later, LABELS, choose=False)
-    assert (clf.state.columns.kinds or "")[-1] in "nd"
+    assert clf.state.columns.kinds[-1].is_ordered
     whole, labels = (np.concatenate([missing, later]), LABELS * 2) if start == "fit" else (later, LABELS)
     assert clf.refit().digest() == MemoryClassifier().fit(whole, labels).digest()
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from hammemo import MemoryClassifier, MemoryRegressor, NotStoredError
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 
 MODELS = [MemoryClassifier, MemoryRegressor]
 N = 600
@@ -134,7 +134,7 @@ def test_booleans_of_wide_tables_of_numbers_are_zeros_and_ones(model: Any) -> No
     assert fitted.digest() == model(random_state=0).fit(numbers, LABELS).digest()
     # beside a column of names rows are not packed, and booleans are names as in narrow tables
     mixed = booleans.assign(word=["u", "v"] * (N_ROWS // 2))
-    assert model(random_state=0).fit(mixed, LABELS).state.columns.letters[-2:] == ColumnKind.NAMES * 2
+    assert model(random_state=0).fit(mixed, LABELS).state.columns.kinds[-2:] == (ColumnKind.NAMES,) * 2
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
 
 from hammemo import MemoryRegressor
+from hammemo.tokens.column_kinds import NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def in_onnx(predictor: NumberPredictor, rows: list[list[Any]], path: Path) -> tu
     onnxruntime = pytest.importorskip("onnxruntime")
     predictor.to_onnx(path, LEVELS)
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    is_name = np.array([kind == "s" for kind in predictor.answers.codes.kinds])
+    is_name = np.array([kind is NAMES for kind in predictor.answers.codes.kinds])
     given, array = {}, np.array(rows, object)
     if not is_name.all():
         given["numbers"] = array[:, ~is_name].astype(np.float64)

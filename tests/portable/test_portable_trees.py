@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Hashed
+from hammemo.tokens.column_kinds import NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +40,7 @@ def table(seed: int, n: int = 80, *, names: bool = True) -> tuple[pd.DataFrame, 
 def in_onnx(predictor: Any, X: pd.DataFrame, path: Path) -> tuple[Any, Any]:
     predictor.to_onnx(path)
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
-    is_name = np.array([kind == "s" for kind in predictor.cells.kinds])
+    is_name = np.array([kind is NAMES for kind in predictor.cells.kinds])
     given: dict[str, Any] = {"numbers": X.loc[:, ~is_name].to_numpy(np.float64)}
     if is_name.any():
         given["names"] = X.loc[:, is_name].to_numpy(object)

@@ -23,6 +23,7 @@ import pandas as pd
 from hammemo import MeMoClassifier, MemoryClassifier, MemoryRegressor, Rolling, engines, load, save
 from hammemo.kernels import Bag, PositionalHamming, Recent, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
+from hammemo.tokens.column_letters import encode_letters
 from hammemo.votes import LogLinear, Mixture
 from places import TESTS
 
@@ -363,6 +364,7 @@ def facts(model: Any) -> dict[str, Any]:
     """Return what a model is beside its answers: the digest of each part, and what is in no digest."""
     state = _state(model)
     fitted = getattr(model, "estimator_", model)
+    types = state.columns.token_types
     return {
         "digests": {part: digest[:16] for part, digest in fitted.digest(parts=True).items()},
         "stale": state.stale,
@@ -370,8 +372,8 @@ def facts(model: Any) -> dict[str, Any]:
         "refitted": sorted(state.refitted),
         "position": state.position,
         "chosen_at": state.chosen_at,
-        "kinds": state.columns.letters,
-        "learned": None if state.columns.learnt is None else repr(state.columns.learnt),
+        "kinds": encode_letters(state.columns.kinds),
+        "learned": None if types is None else f"TokenTypes(letters={encode_letters(types.types)!r})",
         "version": getattr(fitted, "version_", None),
     }
 

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor
+from hammemo.tokens.column_letters import encode_letters
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def read(model: str, X: Any) -> dict[str, Any]:
         forgotten = CheckedRows.from_user(estimator, rules, learned.columns, X, targets)
         asked = asked_contexts(estimator, rules, learned.columns, X)
     return {
-        "kinds": learned.columns.kinds,
+        "kinds": encode_letters(learned.columns.kinds),
         "types": learned.columns.types,
         "learned": listed_tokens(learned.examples().contexts),
         "forgotten": listed_tokens(forgotten.examples().contexts),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hammemo.cli.receipts import Note
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
+    from hammemo.tokens.column_kinds import ColumnTypes
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
 
 def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | None, kinds: str) -> TableSchema:
     """Return the schema with the columns of a table as a new model has learnt them; `kinds` are those of its rows."""
-    decided = zip(kinds_of_model(model.state.columns.kinds, len(kinds) - 1)[:-1], kinds[:-1], strict=True)
+    decided = zip(kinds_of_model(model.state.columns.kinds)[:-1], kinds[:-1], strict=True)
     found = "".join(now if now in ORDERED else MIXED if read in ORDERED else read for now, read in decided)
     return replace(schema, columns=columns, kinds=known_kinds(found + kinds[-1]))
 
@@ -239,13 +240,13 @@ def _decide_like(model: Learner, schema: Schema, kinds: str) -> AbstractContextM
     return numeric_columns(model, kinds) if UNKNOWN in schema.kinds else nullcontext()
 
 
-def declare_types(model: Learner, types: Any) -> None:
+def declare_types(model: Learner, types: ColumnTypes | None) -> None:
     """Set in which types the values of columns came; packed rows are numbers, whose kinds are not decided again."""
     if not model.state.columns.packed:
         take_state(model, model.state.with_changes(columns=replace(model.state.columns, types=types)))
 
 
-def _types_of(X: Array, kinds: str) -> Any:
+def _types_of(X: Array, kinds: str) -> ColumnTypes | None:
     """Return the types of the columns of a table, as of a frame; the tokens of documents are names."""
     return Evidence.of_columns(list(X.T), has_types=True).types if len(kinds) > 1 else None
 

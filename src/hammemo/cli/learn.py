@@ -113,7 +113,7 @@ def _read_as_layout(
     from hammemo.sources.schemas import schema_from_notes
 
     assert path is not None
-    kinds = kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
+    kinds = kinds_of_model(layout.state.columns.kinds)
     learned: Any = schema_from_notes(read_notes(path), None, layout.n_features_in_, lambda: kinds)
     na = schema.na if given.na is not None else getattr(learned, "na", schema.na)
     formats = getattr(learned, "learned_formats", ())

@@ -19,14 +19,17 @@ from hammemo.files.archive import FileError
 from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.sources.kinds import MIXED, ORDERED, STRINGS, WHOLE_NUMBERS
+from hammemo.sources.kinds import MIXED, STRINGS, WHOLE_NUMBERS
 from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema, schema_from_notes
-from hammemo.tokens.columns import ColumnKind
-from hammemo.tokens.token_types import TokenType, TokenTypes
+from hammemo.tokens.column_kinds import ColumnKind, TokenType, has_ordered
+from hammemo.tokens.column_letters import encode_letters
+from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 
 @dataclass
@@ -138,7 +141,7 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     if isinstance(model, Learner) and isinstance(opened.schema, TableSchema):
         # Python may have taught the model kinds that its notes do not have
-        opened.schema = opened.schema.with_kinds_of_model(model.state.columns.kinds)
+        opened.schema = opened.schema.with_kinds_of_model(encode_letters(model.state.columns.kinds))
     return opened
 
 
@@ -155,16 +158,20 @@ _NAMES_OF: Final = dict(zip(TokenType, (WHOLE_NUMBERS, STRINGS, MIXED), strict=T
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
     kept = model.state.rows if isinstance(model, Learner) else None
-    types = TokenTypes.of(kept.examples().contexts).letters if kept is not None and len(kept) else TokenType.UNKNOWN * h
-    letters = "".join(_NAMES_OF[TokenType(one)] for one in types)
+    types = (TokenType.UNKNOWN,) * h
+    if kept is not None and len(kept):
+        types = TokenTypes.from_contexts(kept.examples().contexts).types
+    letters = "".join(_NAMES_OF[token_type] for token_type in types)
+    kinds: ColumnKinds = ()
     if isinstance(model, Learner):
         kinds = model.state.columns.kinds
-    else:
-        kinds = None if model.cells is None else model.cells.kinds
-    if kinds is not None:
-        letters = "".join(kind if kind in ORDERED else name for kind, name in zip(kinds, letters, strict=True))
+    elif model.cells is not None:
+        kinds = model.cells.kinds
+    if has_ordered(kinds):
+        pairs = zip(kinds, letters, strict=True)
+        letters = "".join(kind.value if kind.is_ordered else name for kind, name in pairs)
     if isinstance(model, MemoryRegressor):
-        return letters + ColumnKind.NUMBERS
+        return letters + ColumnKind.NUMBERS.value
     return letters + {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS}.get(model.label_dtype_.kind, MIXED)
 
 

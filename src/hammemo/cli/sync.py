@@ -150,7 +150,7 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
 def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.cli.batches import declare_types, numeric_columns
-    from hammemo.tokens.column_evidence import HowGiven
+    from hammemo.tokens.column_kinds import ColumnType
 
     before = model.state.columns.types
     with numeric_columns(model, rows.schema.kinds):
@@ -158,7 +158,7 @@ def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:
     after = model.state.columns.types
     if before is not None and after is not None:
         pairs = zip(before, after, strict=True)
-        declare_types(model, "".join(new if old == HowGiven.UNTYPED else old for old, new in pairs))
+        declare_types(model, tuple(new if old is ColumnType.UNTYPED else old for old, new in pairs))
     return synced
 
 

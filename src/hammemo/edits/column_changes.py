@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.memories.errors import LayoutError
-from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven, asked_columns, converted, holds_time, is_time
-from hammemo.tokens.columns import ColumnKind, table_columns
+from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
+from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
+from hammemo.tokens.column_values import table_columns
 from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.token_types import TokenTypes
@@ -34,22 +35,24 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.column_evidence import Asked
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.columns import Columns
 
 
 _NO_TIMES: Final = frozenset({str, int, float, bool})
 """The types of most values: they are not asked whether they are a date."""
 
-_UNTYPED: Final = HowGiven.UNTYPED  # for single edits: to look up a member takes time in Python 3.11
+_UNTYPED: Final = ColumnType.UNTYPED  # for single edits: to look up a member takes time in Python 3.11
+_NO_VALUES: Final = ColumnContent.NOTHING
 
 
-def asked(settings: ReadingRules, columns: ColumnSchema) -> Asked:
+def asked(settings: ReadingRules, columns: Columns) -> Asked:
     """Return which columns the parameter says are numbers; those that are, where it names columns without names."""
     numeric = "none" if settings.numeric is None else settings.numeric
     is_list = isinstance(numeric, (Sequence, np.ndarray)) and not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
-        return {j for j, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
-    return asked_columns(numeric, columns.listed(), columns.n)
+        return {j for j, kind in enumerate(columns.kinds) if kind.is_ordered}
+    return asked_columns(numeric, columns.list_names(), columns.n)
 
 
 def can_decide(state: AnyState) -> bool:
@@ -59,14 +62,14 @@ def can_decide(state: AnyState) -> bool:
     return state.can_choose_by_rows or ((state.store is None or state.rows is not None) and state.holds_nothing)
 
 
-def undecided(settings: ReadingRules, columns: ColumnSchema) -> ColumnSchema:
+def undecided(settings: ReadingRules, columns: Columns) -> Columns:
     """Return columns as of unknown kinds: those that `numeric` names are numbers; those of packed rows are anyway."""
     if columns.packed:
         return columns
     if settings.numeric is None:
         return replace(columns, types=None, zones={})
-    nothing = Evidence(_UNTYPED * columns.n, Holds.NOTHING * columns.n)
-    return columns.with_types_of(nothing).of_kinds(nothing.kinds(asked(settings, columns)))
+    nothing = Evidence((_UNTYPED,) * columns.n, (_NO_VALUES,) * columns.n)
+    return columns.with_types_of(nothing).with_kinds(nothing.kinds(asked(settings, columns)))
 
 
 def check_numeric(settings: ReadingRules, state: AnyState) -> None:
@@ -77,14 +80,14 @@ def check_numeric(settings: ReadingRules, state: AnyState) -> None:
     numbers = asked(settings, columns)
     if numbers is None:
         return
-    for j, kind in enumerate(columns.letters):
-        is_date_beside_numbers = kind == ColumnKind.DATES and bool(
-            numbers
-        )  # a list of numbers leaves dates as they are
-        if (kind != ColumnKind.NAMES) != (j in numbers) and not is_date_beside_numbers:
+    for j, kind in enumerate(columns.kinds):
+        # a list of numbers leaves dates as they are
+        is_date_beside_numbers = kind is ColumnKind.DATES and bool(numbers)
+        if kind.is_ordered != (j in numbers) and not is_date_beside_numbers:
             raise ValueError(
-                f"numeric={settings.numeric!r} was set after column {columns.shown(j)} was learnt as another kind, and "
-                "the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a new model."
+                f"numeric={settings.numeric!r} was set after column {columns.quote_name(j)} was learnt as another "
+                "kind, and the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a "
+                "new model."
             )
 
 
@@ -95,96 +98,96 @@ def rows_of(store: ModelStore) -> Examples:
     return rows.examples()
 
 
-def decided_by_rows(
-    settings: ReadingRules, columns: ColumnSchema, store: ModelStore
-) -> tuple[ColumnSchema, ModelStore]:
+def decided_by_rows(settings: ReadingRules, columns: Columns, store: ModelStore) -> tuple[Columns, ModelStore]:
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
         return columns, store
     shown = Evidence.of_rows(columns.types, rows_of(store).contexts, columns.zones)
     kinds = shown.kinds(asked(settings, columns))
     columns = columns.with_types_of(shown)
-    return (columns, store) if kinds == columns.letters else with_kinds(settings, columns, store, kinds)
+    return (columns, store) if kinds == columns.kinds else with_kinds(settings, columns, store, kinds)
 
 
-def decided_by_tables(settings: ReadingRules, state: AnyState, tables: Iterable[Any]) -> ColumnSchema:
+def decided_by_tables(settings: ReadingRules, state: AnyState, tables: Iterable[Any]) -> Columns:
     """Decide kinds by tables that hold all rows."""
     columns = state.columns
     if columns.types is None or state.pinned:
         check_numeric(settings, state)
         return columns
-    found = Evidence(columns.types, Holds.NOTHING * columns.n)
+    found = Evidence(columns.types, (_NO_VALUES,) * columns.n)
     for X in tables:
         listed = table_columns(X)
         if listed is not None and len(listed) == len(found.types):
             found = Evidence(found.types, found.plus(evidence_of(settings, X, listed)).contents)
-    return columns.of_kinds(found.kinds(asked(settings, columns)))
+    return columns.with_kinds(found.kinds(asked(settings, columns)))
 
 
 def with_kinds(
-    settings: ReadingRules, columns: ColumnSchema, store: ModelStore, kinds: str
-) -> tuple[ColumnSchema, ModelStore]:
+    settings: ReadingRules, columns: Columns, store: ModelStore, kinds: ColumnKinds
+) -> tuple[Columns, ModelStore]:
     """Return columns of these kinds, and the kept rows as of them."""
-    examples = as_kinds(settings, columns, rows_of(store), columns.letters, kinds)
-    columns = replace(columns.of_kinds(kinds), learnt=TokenTypes.of(examples.contexts))
+    examples = as_kinds(settings, columns, rows_of(store), columns.kinds, kinds)
+    columns = replace(columns.with_kinds(kinds), token_types=TokenTypes.from_contexts(examples.contexts))
     return columns, store.empty_copy().edit(examples, 1)
 
 
-def as_kinds(settings: ReadingRules, columns: ColumnSchema, examples: Examples, before: str, after: str) -> Examples:
+def as_kinds(
+    settings: ReadingRules, columns: Columns, examples: Examples, before: ColumnKinds, after: ColumnKinds
+) -> Examples:
     """Return examples whose columns were of some kinds as of other kinds."""
-    contexts = converted(examples.contexts, before, after, settings.missing, columns.listed())
+    contexts = converted(examples.contexts, before, after, settings.missing, columns.list_names())
     return replace(examples, contexts=contexts)
 
 
-def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: bool) -> ColumnSchema:
+def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: bool) -> Columns:
     """Return the columns after a table that is to be learnt has decided kinds that no value has decided before.
 
     Without `choose`, only columns without values become of another kind: those that get times, which cannot be names,
     and those that `numeric` lists.
     """
     columns = state.columns
-    if not can_decide(state) or not (choose or _UNTYPED in (columns.types or "")):
+    if not can_decide(state) or not (choose or columns.has_untyped):
         return columns
     refuse_masked(X, "X")
     listed = table_columns(X)
     if not listed or len(listed) != columns.n:
         return columns  # what is wrong with it is said where it is learnt
-    shown, numbers, before = evidence_of(settings, X, listed), asked(settings, columns), columns.letters
+    shown, numbers, before = evidence_of(settings, X, listed), asked(settings, columns), columns.kinds
     if not _may_change(shown, columns, shown.kinds(numbers)):
         return columns
     held = evidence(state)
     together = held.plus(shown)
-    empty = [content == Holds.NOTHING for content in held.contents]
+    empty = [content is _NO_VALUES for content in held.contents]
     after = list(before)
     first_names = set()
     for j, new in enumerate(together.kinds(numbers)):
         can_change = choose or holds_time(listed[j]) or (numbers is not None and j in numbers)
-        if (choose and before[j] == ColumnKind.NAMES) or (empty[j] and can_change):
+        if (choose and before[j] is ColumnKind.NAMES) or (empty[j] and can_change):
             after[j] = new
-        if empty[j] and shown.contents[j] != Holds.NOTHING and after[j] == ColumnKind.NAMES:
+        if empty[j] and shown.contents[j] is not _NO_VALUES and after[j] is ColumnKind.NAMES:
             first_names.add(j)
     if first_names:  # these are their first values, so they get the warnings that a first table gets
-        warn_of_names(settings, X, listed, "".join(after), first_names)
-    return columns.with_types_of(together).of_kinds("".join(after))
+        warn_of_names(settings, X, listed, tuple(after), first_names)
+    return columns.with_types_of(together).with_kinds(tuple(after))
 
 
 def places_without_values(state: AnyState) -> set[int]:
     """Return the places of columns whose kind the first values to come decide: all of theirs are missing so far."""
     types = state.columns.types
-    if types is None or _UNTYPED not in types or not can_decide(state):
+    if types is None or not state.columns.has_untyped or not can_decide(state):
         return set()
     pairs = zip(types, evidence(state).contents, strict=True)
-    return {j for j, (how, content) in enumerate(pairs) if how == _UNTYPED and content == Holds.NOTHING}
+    return {j for j, (how, content) in enumerate(pairs) if how is _UNTYPED and content is _NO_VALUES}
 
 
 def waits_for(settings: ReadingRules, state: AnyState, row: Sequence[Any]) -> bool:
     """Return whether one row declares types of columns that have none; most rows do not."""
     types = state.columns.types
-    if types is None or _UNTYPED not in types or len(row) != len(types):
+    if types is None or not state.columns.has_untyped or len(row) != len(types):
         return False
     if not settings.kernel_is_automatic:
         return any(type(value) not in _NO_TIMES and is_time(value) for value in row)
-    return any(kind == _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
+    return any(kind is _UNTYPED and not is_missing(value) for kind, value in zip(types, row, strict=True))
 
 
 def evidence(state: AnyState) -> Evidence:
@@ -194,68 +197,69 @@ def evidence(state: AnyState) -> Evidence:
     if state.rows is not None and state.rows.holds_all:
         return Evidence.of_rows(types, state.rows.examples().contexts, zones)
     if state.holds_nothing:
-        return Evidence(types, Holds.NOTHING * len(types))
-    return Evidence(types, Holds.WHOLE * len(types), zones)
+        return Evidence(types, (_NO_VALUES,) * len(types))
+    return Evidence(types, (ColumnContent.WHOLE,) * len(types), zones)
 
 
 def like_layout(
-    settings: ReadingRules, columns: ColumnSchema, examples: Examples, layout: ColumnSchema
-) -> tuple[ColumnSchema, Examples]:
+    settings: ReadingRules, columns: Columns, examples: Examples, layout: Columns
+) -> tuple[Columns, Examples]:
     """Return the first rows of a model as of the kinds of a layout, where their values do not say otherwise."""
-    theirs, mine = layout.kinds or ColumnKind.NAMES * examples.contexts.h, columns.letters
+    theirs, mine = layout.kinds, columns.kinds
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
         return columns, examples
     shown = Evidence.of_rows(columns.types, examples.contexts, columns.zones)
-    as_names = "".join(  # with a layout, whole numbers are names where it has names
-        new if content == Holds.WHOLE and new == ColumnKind.NAMES else old
+    as_names = tuple(  # with a layout, whole numbers are names where it has names
+        new if content is ColumnContent.WHOLE and new is ColumnKind.NAMES else old
         for old, new, content in zip(mine, theirs, shown.contents, strict=True)
     )
     if may_become(as_names, theirs, shown):
-        return columns.of_kinds(theirs), as_kinds(settings, columns, examples, mine, theirs)
+        return columns.with_kinds(theirs), as_kinds(settings, columns, examples, mine, theirs)
     return columns, examples  # what differs is refused with the layout
 
 
-def kinds_of_both(mine: str, theirs: str, together: Evidence, numbers: Asked) -> str:
+def kinds_of_both(mine: ColumnKinds, theirs: ColumnKinds, together: Evidence, numbers: Asked) -> ColumnKinds:
     """Return the kinds of the columns of two models."""
-    return "".join(map(_kind_of_both, mine, theirs, together.kinds(numbers), together.contents))
+    return tuple(map(_kind_of_both, mine, theirs, together.kinds(numbers), together.contents))
 
 
-def _kind_of_both(mine: str, theirs: str, together: str, content: str) -> str:
+def _kind_of_both(mine: ColumnKind, theirs: ColumnKind, together: ColumnKind, content: ColumnContent) -> ColumnKind:
     """Return the kind of a column of two models; whole numbers whose fractions were forgotten stay numbers here."""
-    if mine == theirs:
+    if mine is theirs:
         return mine
-    is_whole = together == ColumnKind.NAMES and content == Holds.WHOLE
+    is_whole = together is ColumnKind.NAMES and content is ColumnContent.WHOLE
     return ColumnKind.NUMBERS if is_whole and ColumnKind.NUMBERS in (mine, theirs) else together
 
 
-def may_become(before: str, after: str, rows: Evidence) -> bool:
+def may_become(before: ColumnKinds, after: ColumnKinds, rows: Evidence) -> bool:
     """Return whether columns may become of other kinds by what is learnt: without values, or with whole numbers."""
-    numbers = (ColumnKind.NAMES, ColumnKind.NUMBERS, Holds.WHOLE)
+    numbers = (ColumnKind.NAMES, ColumnKind.NUMBERS, ColumnContent.WHOLE)
     return all(
-        old == new or content == Holds.NOTHING or ((old, new, content) == numbers and kind != HowGiven.CATEGORIES)
+        old is new or content is _NO_VALUES or ((old, new, content) == numbers and kind is not ColumnType.CATEGORIES)
         for old, new, kind, content in zip(before, after, rows.types, rows.contents, strict=True)
     )
 
 
-def _may_change(shown: Evidence, before: ColumnSchema, kinds: str) -> bool:
+def _may_change(shown: Evidence, before: Columns, kinds: ColumnKinds) -> bool:
     """Return whether a table may change types, zones or kinds; most do not, and the rows need not be looked at.
 
     `kinds` are those that the table alone shows.
     """
-    types = before.types or ""
+    types = before.types or ()
     for j, content in enumerate(shown.contents):
-        if content == Holds.NOTHING:
+        if content is _NO_VALUES:
             continue
-        if shown.types[j] != types[j] or _is_other_zone(before.zones.get(j), shown.zones.get(j)):
+        if shown.types[j] is not types[j] or _is_other_zone(before.zones.get(j), shown.zones.get(j)):
             return True
-        if before.letters[j] != ColumnKind.DATES and kinds[j] not in (before.letters[j], ColumnKind.NAMES):
+        kind = before.kinds[j]
+        if kind is not ColumnKind.DATES and kinds[j] not in (kind, ColumnKind.NAMES):
             return True
     return False
 
 
-def check_names(mine: ColumnSchema, theirs: ColumnSchema) -> None:
+def check_names(mine: Columns, theirs: Columns) -> None:
     """Refuse a model whose columns have other names, or come in another order."""
-    names, others = mine.listed(), theirs.listed()
+    names, others = mine.list_names(), theirs.list_names()
     if names is None or others is None or len(names) != len(others) or names == others:
         return  # of their number, the layouts tell
     at = next(j for j, pair in enumerate(zip(names, others, strict=True)) if pair[0] != pair[1])
@@ -271,36 +275,39 @@ def _is_other_zone(before: str | None, shown: str | None) -> bool:
     return shown != before and not (before is not None and shown == UTC_NAME)
 
 
-def check_zones(columns: ColumnSchema, mine: Evidence, theirs: Evidence) -> None:
+def check_zones(columns: Columns, mine: Evidence, theirs: Evidence) -> None:
     """Refuse a model whose times were read by the clock of another zone; columns without values have none."""
     for j, contents in enumerate(zip(mine.contents, theirs.contents, strict=True)):
         here, there = mine.zones.get(j), theirs.zones.get(j)
-        if here == there or Holds.NOTHING in contents or {mine.types[j], theirs.types[j]} != {HowGiven.DATES}:
+        if here == there or _NO_VALUES in contents or {mine.types[j], theirs.types[j]} != {ColumnType.DATES}:
             continue
         shown = [f"in the zone {zone}" if zone is not None else "without a zone" for zone in (here, there)]
         raise LayoutError(
-            f"Column {columns.shown(j)} holds times {shown[0]} here and {shown[1]} there: read both tables by one "
+            f"Column {columns.quote_name(j)} holds times {shown[0]} here and {shown[1]} there: read both tables by one "
             "clock, with tz_convert or tz_localize, and fit again."
         )
 
 
-def check_kinds(mine: ColumnSchema, theirs: ColumnSchema) -> None:
+def check_kinds(mine: Columns, theirs: Columns) -> None:
     """Refuse a model whose columns are of other kinds, or whose times are of another zone."""
-    if mine.kinds == theirs.kinds and mine.packed == theirs.packed:
+    has_same_kinds = mine.kinds == theirs.kinds
+    if not mine.has_ordered and not theirs.has_ordered:
+        has_same_kinds = True  # of their number, the layouts tell
+    if has_same_kinds and mine.packed == theirs.packed:
         if mine.zones != theirs.zones and mine.types is not None and theirs.types is not None:
-            every = Holds.WHOLE * mine.n
+            every = (ColumnContent.WHOLE,) * mine.n
             check_zones(mine, Evidence(mine.types, every, mine.zones), Evidence(theirs.types, every, theirs.zones))
         return
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")
-    if mine.kinds == theirs.kinds:
+    if has_same_kinds:
         raise LayoutError(
             "Both tables are wide tables of numbers, but one was read column by column: give both models kernel='auto' "
             "and numeric='auto', and both tables as arrays, sparse matrices or frames of numbers."
         )
-    at = next(j for j, pair in enumerate(zip(mine.letters, theirs.letters, strict=True)) if len(set(pair)) > 1)
-    here, there = (ColumnKind(columns.letters[at]).word for columns in (mine, theirs))
+    at = next(j for j, pair in enumerate(zip(mine.kinds, theirs.kinds, strict=True)) if len(set(pair)) > 1)
+    here, there = (columns.kinds[at].word for columns in (mine, theirs))
     raise LayoutError(
-        f"Column {mine.shown(at)} holds {here} here and {there} there: give both tables the same types, or both models "
-        "the same numeric=[…]; empty_like() copies the kinds."
+        f"Column {mine.quote_name(at)} holds {here} here and {there} there: give both tables the same types, or both "
+        "models the same numeric=[…]; empty_like() copies the kinds."
     )

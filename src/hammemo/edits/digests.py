@@ -17,11 +17,12 @@ from sklearn.base import BaseEstimator
 from hammemo._arrays.array_digest import array_digest
 from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.tokens.column_letters import encode_letters
 from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
     from hammemo.edits.state import AnyState
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
 
 PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
 """The parts of a digest, in order."""
@@ -41,10 +42,13 @@ def part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[str, str
         bounds = canonical_bounds(parameters["params"].pop("bounds"))
         if bounds is not None:  # without bounds, digests are what they were before there were any
             parameters["params"]["bounds"] = bounds
+    # letters, and None where all columns are names, so that digests stay what they were
+    kinds = encode_letters(columns.kinds) if columns.has_ordered else None
+    types = None if columns.types is None else encode_letters(columns.types)
     described = {
         "parameters": [parameters, state.seed],
         "layout": parts.layout,
-        "declared": [*parts.declared, columns.kinds, columns.types, *_described_zones(columns)],
+        "declared": [*parts.declared, kinds, types, *_described_zones(columns)],
         "vote settings": parts.vote,
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
@@ -60,7 +64,7 @@ def canonical_bounds(bounds: Any) -> list[float | None] | None:
     return None if canonical is None else list(canonical)
 
 
-def _described_zones(columns: ColumnSchema) -> list[Any]:
+def _described_zones(columns: Columns) -> list[Any]:
     """Return the zones of columns of times; nothing where there are none, as in digests before there were zones."""
     return [sorted(columns.zones.items())] if columns.zones else []
 

@@ -65,7 +65,9 @@ def take_state(model: object, state: AnyState) -> None:
     known["_state"] = state
     if before is not None and before.columns is state.columns:
         return
-    if "_columns_warned_of" not in known or (before is not None and before.columns.learnt is not state.columns.learnt):
+    if "_columns_warned_of" not in known or (
+        before is not None and before.columns.token_types is not state.columns.token_types
+    ):
         known["_columns_warned_of"] = {}  # which versions share
     known["n_features_in_"] = state.columns.n
     if state.columns.names is None:

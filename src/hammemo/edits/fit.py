@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hammemo.edits.settings import EditSettings
     from hammemo.edits.task import LayoutPlan
     from hammemo.stores.kept import ModelStore
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.user_input import CheckedRows
 
 
@@ -34,8 +34,8 @@ def fit(
     del rows  # a large table is not held twice
     state = fit_batch(settings, batch, settings.seed())
     settings.task.check_fit(state)
-    learned = TokenTypes.of(batch.examples.contexts)
-    return state.with_changes(columns=replace(batch.columns, learnt=learned))
+    learned = TokenTypes.from_contexts(batch.examples.contexts)
+    return state.with_changes(columns=replace(batch.columns, token_types=learned))
 
 
 def fit_again(
@@ -48,7 +48,7 @@ def fit_again(
 def fit_stored(
     settings: EditSettings[L, M, V],
     state: ModelState[L, M, V],
-    columns: ColumnSchema,
+    columns: Columns,
     store: ModelStore,
     *,
     quickly: bool = False,
@@ -125,7 +125,7 @@ def weigh_plan(
 def start(
     settings: EditSettings[L, M, V],
     plan: LayoutPlan[L, M, V],
-    columns: ColumnSchema,
+    columns: Columns,
     target_dtype: np.dtype[Any],
     layout: ModelState[L, M, V] | None = None,
     *,
@@ -151,7 +151,7 @@ def start(
 
 
 def choose_like_given(
-    settings: EditSettings[L, M, V], columns: ColumnSchema, layout: ModelState[L, M, V], n_labels: int
+    settings: EditSettings[L, M, V], columns: Columns, layout: ModelState[L, M, V], n_labels: int
 ) -> LayoutPlan[L, M, V]:
     """Return the plan of a given layout; LayoutError where the columns are others."""
     check_names(columns, layout.columns)

@@ -17,7 +17,7 @@ from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
     from hammemo.edits.settings import EditSettings
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
 
@@ -66,8 +66,8 @@ def _fit_first_rows(
     settings: EditSettings[L, M, V], before: ModelState[L, M, V] | None, batch: RowBatch
 ) -> ModelState[L, M, V]:
     """Choose everything by the first rows."""
-    learned = TokenTypes.of(batch.examples.contexts)
-    batch = replace(batch, columns=replace(batch.columns, learnt=learned))
+    learned = TokenTypes.from_contexts(batch.examples.contexts)
+    batch = replace(batch, columns=replace(batch.columns, token_types=learned))
     if before is None:
         return fit_batch(settings, batch, settings.seed())
     return fit_batch(settings, batch, before.seed).with_changes(**before.carried)
@@ -102,8 +102,8 @@ def _add(
 ) -> ModelState[L, M, V]:
     """Count and store a batch of rows."""
     task, examples = state.task, batch.examples
-    learned = TokenTypes.of(examples.contexts)
-    columns = state.columns.also_learnt(learned, first=state.holds_nothing)
+    learned = TokenTypes.from_contexts(examples.contexts)
+    columns = state.columns.with_tokens(learned, first=state.holds_nothing)
     state = state.with_changes(columns=columns, memory=task.declare(state.memory, batch.declared))
     try:
         memory = task.count(state, [examples])
@@ -145,20 +145,20 @@ def admit(
     columns = decided_with(settings, state, X, choose=choose_again)
     if columns is state.columns:
         return state
-    if columns.letters == state.columns.letters:
+    if columns.kinds == state.columns.kinds:
         return state.with_changes(columns=columns)
     return with_other_kinds(settings, state, columns, choose_again=choose_again)
 
 
 def with_other_kinds(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], columns: ColumnSchema, *, choose_again: bool
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], columns: Columns, *, choose_again: bool
 ) -> ModelState[L, M, V]:
     """Return a state whose columns are of other kinds, with the rows counted again."""
     if state.store is None or state.rows is None or not len(state.rows):
         return state.with_changes(columns=columns)  # the first rows start over
     task = settings.task
     known = state.columns.with_types_of(columns)
-    columns, store = with_kinds(settings, known, state.store, columns.letters)
+    columns, store = with_kinds(settings, known, state.store, columns.kinds)
     if choose_again or task.chooses_by_first_rows():
         again = fit_stored(settings, state, columns, store, quickly=True)
         return again.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice

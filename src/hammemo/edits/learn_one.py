@@ -11,7 +11,7 @@ from hammemo.edits.learn import admit, choose_again_by_rows, learn_what_does_not
 from hammemo.edits.task import DoesNotFitError
 from hammemo.explain.explanations import one_context
 from hammemo.memories.errors import NotStoredError
-from hammemo.tokens.columns import is_own_token, tokens_of
+from hammemo.tokens.column_values import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import as_token
@@ -87,14 +87,14 @@ def read_row(
     if len(context) != columns.n:
         raise ValueError(f"The model was fitted on rows of {columns.n} values; this has {len(context)}.")
     kinds = columns.kinds
-    if kinds is None:
+    if not columns.has_ordered:
         return filled_tokens(context, settings.missing)
     if columns.packed:
-        packed: list[Any] = pack_table([list(context)], settings.missing, columns.listed())[0].tolist()
+        packed: list[Any] = pack_table([list(context)], settings.missing, columns.list_names())[0].tolist()
         return packed
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]
-    table = tokens_of(listed, kinds, settings.missing, columns.listed(), learning=learning, zones=columns.zones)
+    table = tokens_of(listed, kinds, settings.missing, columns.list_names(), learning=learning, zones=columns.zones)
     row: list[Any] = table[0].tolist()
     return [as_token(token) for token in row]

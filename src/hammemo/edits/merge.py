@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hammemo.edits.state import ModelState
     from hammemo.edits.task import L, M, V
     from hammemo.stores.kept import Kept, ModelStore
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.cutting import Cutting
 
 
@@ -46,8 +47,8 @@ def merge(
     except LayoutError as error:
         merged = _merge_rows(settings, state, other, error)
     columns = merged.columns
-    if columns.learnt is not None:
-        columns = replace(columns, learnt=columns.learnt.plus(other.columns.learnt))
+    if columns.token_types is not None:
+        columns = replace(columns, token_types=columns.token_types.plus(other.columns.token_types))
     is_chosen_anew = merged.refitted == EVERYTHING_FITTED
     stale = (state.stale or given.stale) and not is_chosen_anew
     return merged.with_changes(columns=columns, cutting=cutting, target_dtype=target_dtype, stale=stale)
@@ -143,22 +144,22 @@ def _with_same_kinds(
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
         check_kinds(mine, theirs)
         return state, other
-    if mine.letters == theirs.letters and mine.types == theirs.types and mine.zones == theirs.zones:
+    if mine.kinds == theirs.kinds and mine.types == theirs.types and mine.zones == theirs.zones:
         return state, other
     my_rows, their_rows = evidence(state), evidence(other)
     check_zones(mine, my_rows, their_rows)
     together = my_rows.plus(their_rows)
-    after = kinds_of_both(mine.letters, theirs.letters, together, asked(settings, mine))
-    can_be = (mine.letters == after or can_decide(state)) and (theirs.letters == after or can_decide(other))
-    may_be = may_become(mine.letters, after, my_rows) and may_become(theirs.letters, after, their_rows)
+    after = kinds_of_both(mine.kinds, theirs.kinds, together, asked(settings, mine))
+    can_be = (mine.kinds == after or can_decide(state)) and (theirs.kinds == after or can_decide(other))
+    may_be = may_become(mine.kinds, after, my_rows) and may_become(theirs.kinds, after, their_rows)
     if not can_be or not may_be:
         check_kinds(mine, theirs)
     columns = mine.with_types_of(together)
-    if mine.letters == after:
+    if mine.kinds == after:
         state = state.with_changes(columns=columns)
     else:
-        state = with_other_kinds(settings, state, columns.of_kinds(after), choose_again=False)
-    return state, other if theirs.letters == after else _as_kinds(settings, other, after)
+        state = with_other_kinds(settings, state, columns.with_kinds(after), choose_again=False)
+    return state, other if theirs.kinds == after else _as_kinds(settings, other, after)
 
 
 def _as_kinds_of(
@@ -172,15 +173,15 @@ def _as_kinds_of(
     if other.rows is None or not other.rows.holds_all:
         check_kinds(mine, theirs)
     try:
-        return _as_kinds(settings, other, mine.letters)
+        return _as_kinds(settings, other, mine.kinds)
     except ValueError as error:
         raise LayoutError(str(error)) from None
 
 
-def _as_kinds(settings: EditSettings[L, M, V], state: ModelState[L, M, V], kinds: str) -> ModelState[L, M, V]:
+def _as_kinds(settings: EditSettings[L, M, V], state: ModelState[L, M, V], kinds: ColumnKinds) -> ModelState[L, M, V]:
     """Return a model of which only the rows are needed, with these as of other kinds."""
     if state.store is None or state.rows is None:
-        return state.with_changes(columns=state.columns.of_kinds(kinds))
+        return state.with_changes(columns=state.columns.with_kinds(kinds))
     columns, store = with_kinds(settings, state.columns, state.store, kinds)
     return state.with_changes(columns=columns, store=store)
 

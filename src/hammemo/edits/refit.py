@@ -97,7 +97,7 @@ def _open_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> 
     batch = None
     if state.rows is not None:
         nothing = state.rows.examples()
-        columns = replace(columns, learnt=TokenTypes.of(nothing.contexts))
+        columns = replace(columns, token_types=TokenTypes.from_contexts(nothing.contexts))
         batch = RowBatch(nothing, columns, state.target_dtype, declared)
     plan = task.choose_by_first_rows(settings, columns, batch, len(declared), state.store.seed)
     again = start(settings, plan, columns, state.target_dtype)

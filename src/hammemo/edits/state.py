@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import Kept, ModelStore
     from hammemo.stores.kept_documents import KeptDocuments
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
     from hammemo.tokens.vocabulary import Vocabulary
@@ -58,7 +58,7 @@ class ModelState(Generic[L, M, V]):
         The sum over rows under this layout.
     vote : V
         With its fitted weights.
-    columns : ColumnSchema
+    columns : Columns
     seed : int
         What the hashes of rows and tokens depend on.
     target_dtype : dtype
@@ -86,7 +86,7 @@ class ModelState(Generic[L, M, V]):
     layout: L
     memory: M
     vote: V
-    columns: ColumnSchema
+    columns: Columns
     seed: int
     target_dtype: np.dtype[Any]
     store: ModelStore | None = None

@@ -20,7 +20,7 @@ from hammemo.edits.forget import forget, forget_everything
 from hammemo.edits.learn import admit, learn
 from hammemo.edits.refit import refit as refit_state
 from hammemo.stores.digest_store import DigestStore
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import Examples, joined_examples
 from hammemo.tokens.distinct import distinct_order, example_words
 from hammemo.tokens.missing import MISSING
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hammemo.edits.task import L, M, ReadRows, V
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
 
 Table: TypeAlias = tuple[Any, Any, Any]
 """Rows X, their labels or targets y, and how often each occurs: sample_weight, or None."""
@@ -131,14 +131,14 @@ class Synced:
         return f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, {self.unchanged:,} unchanged.{more}"
 
 
-def _values(tokens: Array, columns: ColumnSchema) -> Array:
+def _values(tokens: Array, columns: Columns) -> Array:
     """Return tokens as a user gives them: None where a value is missing, and dates, with the zone of their column."""
     values = tokens.astype(object)
-    for j, kind in enumerate(columns.letters):
+    for j, kind in enumerate(columns.kinds):
         column = values[:, j]
         lacking = np.fromiter((token in (NO_TOKEN, MISSING) for token in column.tolist()), bool, len(column))
         column[lacking] = None
-        if kind == ColumnKind.DATES:
+        if kind is ColumnKind.DATES:
             column[~lacking] = _dates(column[~lacking].astype(np.int64), columns.zones.get(j))
     return values
 

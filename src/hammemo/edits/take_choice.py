@@ -27,7 +27,7 @@ def take_choice(
     if store is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
     if state.rows is not None and chosen.columns.kinds != columns.kinds:
-        columns, store = with_kinds(settings, columns, store, chosen.columns.letters)
+        columns, store = with_kinds(settings, columns, store, chosen.columns.kinds)
     columns = columns.with_types_of(chosen.columns)  # as `refit` does
     assert store.kept is not None
     taken = state.with_layout_of(chosen)

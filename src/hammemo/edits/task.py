@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.tokens.vocabulary import Vocabulary
@@ -47,7 +47,7 @@ class RowBatch:
     ----------
     examples : Examples
         The rows, with their labels or targets.
-    columns : ColumnSchema
+    columns : Columns
     target_dtype : dtype
         The type of all labels or targets: those of the model, of the rows and the declared ones.
     declared : Vocabulary
@@ -55,7 +55,7 @@ class RowBatch:
     """
 
     examples: Examples
-    columns: ColumnSchema
+    columns: Columns
     target_dtype: np.dtype[Any]
     declared: Vocabulary
 
@@ -140,16 +140,16 @@ class ModelTask(Protocol[S, L, M, V]):
         """Return whether a refit chooses a layout, or fits what only a whole choice holds."""
 
     def choose(
-        self, settings: Any, columns: ColumnSchema, examples: Examples, seed: int, /, *, quickly: bool
+        self, settings: Any, columns: Columns, examples: Examples, seed: int, /, *, quickly: bool
     ) -> LayoutPlan[L, M, V]:
         """Choose everything by the rows of a table; with `quickly`, hold out one fold, however few rows there are."""
 
     def choose_by_first_rows(
-        self, settings: Any, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int, /
+        self, settings: Any, columns: Columns, batch: RowBatch | None, n_labels: int, seed: int, /
     ) -> LayoutPlan[L, M, V]:
         """Choose what can be chosen by the first of the rows that are to come; without any for None."""
 
-    def choose_like(self, settings: Any, columns: ColumnSchema, layout: S, n_labels: int, /) -> LayoutPlan[L, M, V]:
+    def choose_like(self, settings: Any, columns: Columns, layout: S, n_labels: int, /) -> LayoutPlan[L, M, V]:
         """Choose what another model has chosen, so that the two can be merged."""
 
     def choose_by_sample(self, settings: Any, state: S, /) -> LayoutPlan[L, M, V] | None:

@@ -282,7 +282,7 @@ def fit_table(
     names = None if columns is None else tuple(columns)
     kinds = ""
     if layout is not None:
-        kinds = kinds_of_model(layout.state.columns.kinds, layout.n_features_in_)
+        kinds = kinds_of_model(layout.state.columns.kinds)
     schema = TableSchema(
         label,
         names,

@@ -53,9 +53,10 @@ from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tasks.numbers.read import read_targets
 from hammemo.tasks.numbers.settings import NumberSettings
 from hammemo.tasks.numbers.vote import NO_VOTE
-from hammemo.tokens.column_evidence import HowGiven
-from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.columns import ColumnKind, tokens_of
+from hammemo.tokens.column_kinds import ColumnKind, ColumnType, TokenType
+from hammemo.tokens.column_letters import decode_letters, encode_letters
+from hammemo.tokens.column_values import tokens_of
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
 
@@ -102,7 +104,7 @@ def _read_examples(schema: TableSchema, batch: Batch) -> _BatchExamples:
     if schema.cell_kinds is not None:
         tokens = tokens_of(
             values,
-            schema.cell_kinds,
+            _find_kinds(schema),
             schema.missing,
             schema.columns,
             learning=True,
@@ -112,6 +114,13 @@ def _read_examples(schema: TableSchema, batch: Batch) -> _BatchExamples:
         tokens = side_by_side(values)
     examples = Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64))
     return _BatchExamples(examples, labels, kinds)
+
+
+def _find_kinds(schema: TableSchema) -> ColumnKinds:
+    """Return the kinds of the columns as a model has them."""
+    if schema.cell_kinds is None:
+        return (ColumnKind.NAMES,) * len(schema.known_columns)
+    return decode_letters(schema.cell_kinds, ColumnKind)
 
 
 def _batches(
@@ -175,8 +184,8 @@ class Findings:
         Whether it holds truth values, as `TableSchema.truths` says it.
     names : str
         The kinds of names of each column, the label last; empty before a row was read.
-    noted : str
-        The letters of :class:`~hammemo.tokens.token_types.TokenTypes`; empty before a row was read.
+    token_types : TokenTypes, optional
+        Whether columns of names held numbers or strings; None before a row was read.
     labels : Vocabulary
     dtype : str
         The type of the labels; empty before a row was read.
@@ -192,7 +201,7 @@ class Findings:
     evidence: tuple[TextEvidence, ...]
     truths: str = ""
     names: str = ""
-    noted: str = ""
+    token_types: TokenTypes | None = None
     labels: Vocabulary = field(default_factory=Vocabulary)
     dtype: str = ""
     n_rows: int = 0
@@ -206,7 +215,7 @@ class Findings:
             evidence=(NO_EVIDENCE,) * len(self.evidence),
             truths=self.truths,
             names=batch.kinds,
-            noted=TokenTypes.of(batch.examples.contexts).letters,
+            token_types=TokenTypes.from_contexts(batch.examples.contexts),
             labels=batch.examples.labels,
             dtype=batch.labels.dtype.str,
             n_rows=len(batch.labels),
@@ -216,9 +225,9 @@ class Findings:
 
     def plus(self, other: Findings) -> Findings:
         """Return what is known of the rows of both."""
-        noted = self.noted or other.noted
-        if self.noted and other.noted:
-            noted = TokenTypes(self.noted).plus(TokenTypes(other.noted)).letters
+        token_types = other.token_types
+        if self.token_types is not None:
+            token_types = self.token_types.plus(other.token_types)
         classes = [
             classes_array(findings.labels, np.dtype(findings.dtype))
             for findings in (self, other)
@@ -238,7 +247,7 @@ class Findings:
             evidence=evidence,
             truths=truths,
             names=merged_kinds(self.names, other.names) if other.names else self.names,
-            noted=noted,
+            token_types=token_types,
             labels=self.labels.union(other.labels),
             dtype=common_label_dtype(*classes).str if classes else "",
             n_rows=self.n_rows + other.n_rows,
@@ -254,7 +263,7 @@ class Findings:
             [column.packed() for column in self.evidence],
             self.truths,
             self.names,
-            self.noted,
+            "" if self.token_types is None else encode_letters(self.token_types.types),
             self.dtype,
             self.n_rows,
             self.is_whole,
@@ -271,13 +280,14 @@ class Findings:
     def unpack(cls, arrays: Arrays, empty: ModelStore | None) -> Findings:
         """Return what `pack` returned."""
         facts = json.loads(np.asarray(arrays["told"]).tobytes())
-        evidence, truths, names, noted, dtype, n_rows, is_whole, clocks = facts
+        evidence, truths, names, letters, dtype, n_rows, is_whole, clocks = facts
+        token_types = TokenTypes(decode_letters(letters, TokenType)) if letters else None
         kept = take_prefix(_KEPT, arrays)
         return cls(
             evidence=tuple(TextEvidence.from_packed(column) for column in evidence),
             truths=truths,
             names=names,
-            noted=noted,
+            token_types=token_types,
             labels=Vocabulary.from_arrays(StoredArrays(take_prefix(_LABELS, arrays))),
             dtype=dtype,
             n_rows=n_rows,
@@ -286,23 +296,18 @@ class Findings:
             clocks=tuple(clocks),
         )
 
-    def types(self, kinds: str | None) -> str:
-        """Return how values of columns of these kinds came.
-
-        The letters are those of a frame (:mod:`hammemo.tokens.column_evidence`).
-        """
+    def types(self, kinds: ColumnKinds) -> ColumnTypes:
+        """Return how values of columns of these kinds came, as if of a frame."""
         how_given = {
-            UNKNOWN: HowGiven.UNTYPED,
-            ONLY_TRUTHS: HowGiven.CATEGORIES,
-            OTHERS: HowGiven.TYPED,
+            UNKNOWN: ColumnType.UNTYPED,
+            ONLY_TRUTHS: ColumnType.CATEGORIES,
+            OTHERS: ColumnType.TYPED,
         }
-        are_dates = [False] * len(self.truths)
-        if kinds:
-            are_dates = [kind == ColumnKind.DATES for kind in kinds]
-        letters = []
-        for is_date, truth in zip(are_dates, self.truths, strict=True):
-            letters.append(HowGiven.DATES if is_date and truth != UNKNOWN else how_given[truth])
-        return "".join(letters)
+        types = []
+        for kind, truth in zip(kinds, self.truths, strict=True):
+            has_dates = kind is ColumnKind.DATES and truth != UNKNOWN
+            types.append(ColumnType.DATES if has_dates else how_given[truth])
+        return tuple(types)
 
 
 @dataclass(frozen=True)
@@ -563,7 +568,7 @@ class _TableFit:
         if isinstance(self.settings, NumberSettings):
             bounds = self.settings.bounds
         for name in ("rows", "rows-again"):
-            empty = self._room(ColumnSchema(len(schema.known_columns), kinds=schema.cell_kinds))
+            empty = self._room(Columns(_find_kinds(schema)))
             survey = Survey(self.source.without_files(), schema, evidence, empty, bounds=bounds)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(survey.no_evidence, kept=empty)
@@ -583,7 +588,7 @@ class _TableFit:
             self.tell.expect(len(self.groups))
         raise _change_error()
 
-    def _room(self, columns: ColumnSchema) -> ModelStore | None:
+    def _room(self, columns: Columns) -> ModelStore | None:
         """Return what the rows of the first pass are stored in."""
         if isinstance(self.settings, NumberSettings):
             check_missing_rule(self.settings.missing)
@@ -611,13 +616,12 @@ class _TableFit:
         assert isinstance(self.settings, NumberSettings)
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
-        kinds = schema.cell_kinds
-        columns = ColumnSchema(
-            len(schema.known_columns),
+        kinds = _find_kinds(schema)
+        columns = Columns(
+            kinds,
             object_array(schema.known_columns),
-            kinds=kinds,
             types=findings.types(kinds),
-            learnt=TokenTypes(findings.noted),
+            token_types=findings.token_types,
             zones=schema.zones,
         )
         return fit_table_of_numbers(
@@ -652,12 +656,13 @@ class _TableFit:
             return counted
 
         assert not isinstance(self.settings, NumberSettings)
-        kinds = schema.cell_kinds
+        assert findings.token_types is not None
+        kinds = _find_kinds(schema)
         facts = TableFacts(
             schema.known_columns,
             kinds=kinds,
             types=findings.types(kinds),
-            learnt=TokenTypes(findings.noted),
+            token_types=findings.token_types,
             labels=findings.labels,
             label_dtype=np.dtype(findings.dtype),
             store=findings.kept,

@@ -735,8 +735,8 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         state = self.state
         columns = state.columns
         contexts = asked_contexts(self, self.settings(), columns, state.cut(X))
-        if columns.learnt is not None:
-            differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
+        if columns.token_types is not None:
+            differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self)["_columns_warned_of"])
         return contexts
 

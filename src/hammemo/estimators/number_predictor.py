@@ -14,7 +14,6 @@ from hammemo.features.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.numbers.errors import get_interval_answers
 from hammemo.tasks.numbers.intervals import warn_of_infinite_ends
-from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import QuestionForm, ReadsQuestions
 from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.vocabulary import Vocabulary
@@ -173,7 +172,7 @@ def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredi
 def _list_names(state: NumberState) -> Vocabulary:
     """Return the names in kept rows that trees or the base tell apart from names that were never seen."""
     codes = state.layout.codes
-    named = [place for place, kind in enumerate(codes.kinds) if kind == ColumnKind.NAMES]
+    named = codes.name_places
     if state.rows is None or not named:
         return Vocabulary()
     contexts = state.rows.examples().contexts

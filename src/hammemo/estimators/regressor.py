@@ -273,7 +273,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         low, high = bounds.clip(get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
         return NumberExplanation.of(
             row,
-            state.columns.listed(),
+            state.columns.list_names(),
             np.array(added),
             base=base,
             by_bounds=float((bounds.clip(expected) - expected)[0]),
@@ -340,7 +340,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         state, found = version.state, []
         for some in row_slices(X):
             contexts = asked_contexts(version, version.settings(), state.columns, some)
-            learnt = state.columns.learnt
+            learnt = state.columns.token_types
             if learnt is not None:
                 differences = learnt.differences(contexts, state.columns.names, state.columns.kinds)
                 warn_once(differences, vars(self)["_columns_warned_of"])

@@ -291,7 +291,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         if fallen:
             model: Any = self.estimator_
             settings, state, now = model.settings(), model.state, model.state.columns
-            rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.letters, now.letters) for gone in fallen]
+            rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.kinds, now.kinds) for gone in fallen]
             left = forget(settings, state, joined_examples(rows), is_known=True)  # by the window
             take_state(model, left)
 

@@ -14,7 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hammemo._lazy import explain_missing
-from hammemo.tokens.columns import ColumnKind, ordered_values
+from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.column_values import ordered_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

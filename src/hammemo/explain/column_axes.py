@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.column_kinds import ColumnKind
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.vocabulary import Vocabulary
 
     Axis = tuple[tuple[str, ...], Ints, bool]
@@ -29,9 +30,9 @@ MOST_RANGES: Final = (16, 8)
 """The most ranges of numbers, likewise."""
 
 
-def column_place(columns: ColumnSchema, column: Any) -> int:
+def column_place(columns: Columns, column: Any) -> int:
     """Return the place of a column that is given by its name, or by its place."""
-    listed, h = columns.listed() or [], columns.n
+    listed, h = columns.list_names() or [], columns.n
     if column in listed:
         return int(listed.index(column))
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and -h <= column < h:
@@ -40,7 +41,7 @@ def column_place(columns: ColumnSchema, column: Any) -> int:
     raise ValueError(f"There is no column {column!r}; the table has {known}.")
 
 
-def find_places(columns: ColumnSchema, named: Sequence[Any]) -> list[int]:
+def find_places(columns: Columns, named: Sequence[Any]) -> list[int]:
     """Return the places of columns, which must differ."""
     places = [column_place(columns, column) for column in named]
     if len(set(places)) < len(places):
@@ -48,14 +49,14 @@ def find_places(columns: ColumnSchema, named: Sequence[Any]) -> list[int]:
     return places
 
 
-def name_columns(columns: ColumnSchema, places: Sequence[int]) -> tuple[str, ...]:
+def name_columns(columns: Columns, places: Sequence[int]) -> tuple[str, ...]:
     """Return what columns are called in a figure."""
     names = columns.names
     return tuple(f"column {place}" if names is None else str(names[place]) for place in places)
 
 
 def contexts_of_places(
-    columns: ColumnSchema, contexts: Contexts, places: list[int]
+    columns: Columns, contexts: Contexts, places: list[int]
 ) -> tuple[Contexts, list[int]]:
     """Return contexts in which these columns have tokens of their own, and where: of packed rows, they alone."""
     if not columns.packed:
@@ -88,7 +89,7 @@ def name_axis(tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
     return tuple(shown), np.minimum(bins[ranks + 1], max(len(shown) - 1, 0)), are_numbers
 
 
-def range_axis(kind: str, tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
+def range_axis(kind: ColumnKind, tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
     """Return ranges of about as many rows each."""
     found = token_values(tokens)[ranks]
     cuts = quantile_cuts(found, totals, most - 1)
@@ -96,7 +97,7 @@ def range_axis(kind: str, tokens: Vocabulary, ranks: Ints, totals: Ints, most: i
     return label_ranges(kind, cuts, bins)
 
 
-def label_ranges(kind: str, cuts: Floats, bins: Ints) -> Axis:
+def label_ranges(kind: ColumnKind, cuts: Floats, bins: Ints) -> Axis:
     """Return ranges as they are shown; a bin after the last one is for missing values."""
     shown = [range_text(kind, cuts, bin_) for bin_ in range(len(cuts) + 1)]
     return (*shown, *([column_plot.MISSING] if (bins > len(cuts)).any() else [])), bins, True

@@ -28,7 +28,8 @@ from hammemo.explain.explanation_html import write_table
 from hammemo.explain.explanation_plot import Waterfall, draw
 from hammemo.explain.number_text import NumberFormat, is_float, show_number, show_value
 from hammemo.features.cells import Cells, TreeCells
-from hammemo.tokens.columns import ColumnKind, array_values
+from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.column_values import array_values
 from hammemo.tokens.missing import MISSING, is_missing
 
 if TYPE_CHECKING:

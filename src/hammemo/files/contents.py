@@ -54,9 +54,9 @@ from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.read import TARGET_DTYPE
 from hammemo.tasks.numbers.task import NUMBERS
 from hammemo.tasks.numbers.vote import NumberVote
-from hammemo.tokens.column_evidence import packed_types, unpacked_types
-from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import DATES, NAMES, ColumnType, has_ordered
+from hammemo.tokens.column_letters import decode_runs, encode_runs
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.questions import QuestionForm
 from hammemo.tokens.token_types import TokenTypes
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 Savable: TypeAlias = Learner | Predictor
 Notes: TypeAlias = "Mapping[str, str] | None"
@@ -147,7 +148,7 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
             for kind in PARTS
         },
         **descriptions.describe_common_entries(state.layout.sites, state.target_dtype, cells),
-        "feature_names_in": state.columns.listed(),
+        "feature_names_in": state.columns.list_names(),
         "seed": memory.seed,
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
@@ -156,7 +157,7 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
         **drop_empty(
             held_out=describe_fields(held_out(state)),
             cutting=describe_fields(state.cutting),
-            types=_pack_types(state),
+            types=_describe_types(state),
             zones=_pack_zones(state.columns),
             forgot_unchecked=memory.forgot_unchecked,
             stale=state.stale,
@@ -247,14 +248,14 @@ def _prefix_names(**parts: Mapping[str, Array]) -> dict[str, Array]:
     return prefixed
 
 
-def _pack_types(state: AnyState) -> str | None:
+def _describe_types(state: AnyState) -> str | None:
     """Return how the values of columns came, as a file says it."""
     if state.columns.types is None:
         return None
-    return packed_types(state.columns.types)
+    return encode_runs(state.columns.types)
 
 
-def _pack_zones(columns: ColumnSchema) -> dict[str, list[int]] | None:
+def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
     """Return the zones of columns of times as a file says them: the columns of each zone."""
     columns_of_zone: dict[str, list[int]] = {}
     for place, zone in sorted(columns.zones.items()):
@@ -290,14 +291,14 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
         "class": type(model).__name__,
         "params": params,
         "n_features_in": state.columns.n,
-        "feature_names_in": state.columns.listed(),
+        "feature_names_in": state.columns.list_names(),
         "seed": state.seed,
         "layout": state.layout.describe(),
         "pinned": state.pinned,
         "chosen_at": state.chosen_at,
         "weighed_at": state.vote.rows,
         **drop_empty(
-            types=_pack_types(state),
+            types=_describe_types(state),
             zones=_pack_zones(state.columns),
             stale=state.stale,
             position=state.position,
@@ -333,7 +334,7 @@ def _describe_predictor(model: Predictor) -> Contents:
         **drop_empty(
             cutting=describe_fields(model.cutting_),
             forgot_unchecked=compiled.forgot_unchecked,
-            feature_names_in=model.form.columns.listed(),
+            feature_names_in=model.form.columns.list_names(),
             names_only=not model.form.reads_tables,
             zones=_pack_zones(model.form.columns),
         ),
@@ -417,13 +418,11 @@ def _restore_classifier(
     with take_part(arrays, "vote", trusted=not verify) as vote_arrays:
         vote.restore(vote_arrays, sites)
     # A wide table is stored in rows of fewer tokens than it has columns.
-    n_columns = sites.h
+    kinds: ColumnKinds = (NAMES,) * sites.h
     row_width = sites.h
-    kinds = None
     if cells is not None:
         kinds = cells.table_kinds
-        n_columns = len(kinds)
-        row_width = n_columns
+        row_width = len(kinds)
         if cells.narrowing is not None:
             row_width = cells.narrowing.width
     store = _restore_store(about, arrays, row_width, restorer.key)
@@ -440,7 +439,7 @@ def _restore_classifier(
         layout=Layout(kernel, sites, choices, cells),
         memory=memory,
         vote=vote,
-        columns=_restore_columns(about, n_columns, kinds, packed=row_width < n_columns),
+        columns=_restore_columns(about, kinds, packed=row_width < len(kinds)),
         seed=memory.seed,
         target_dtype=descriptions.parse_label_dtype(about, memory.labels),
         store=store,
@@ -537,11 +536,7 @@ def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     memory = NumberMemory.from_stored(layout, stored.part("memory"))
     vote = NumberVote.from_stored(layout, weighed_at, stored.part("vote"))
     stored.finish()
-    kinds = layout.table_kinds
-    if set(kinds) <= {ColumnKind.NAMES}:
-        columns = _restore_columns(about, n_columns, None, packed=is_packed)
-    else:
-        columns = _restore_columns(about, n_columns, kinds, packed=is_packed)
+    columns = _restore_columns(about, layout.table_kinds, packed=is_packed)
     state: NumberState = ModelState(
         task=NUMBERS,
         layout=layout,
@@ -586,32 +581,31 @@ def _restore_progress(about: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _restore_columns(
-    about: Mapping[str, Any], n: int, kinds: str | None, *, packed: bool
-) -> ColumnSchema:
+def _restore_columns(about: Mapping[str, Any], kinds: ColumnKinds, *, packed: bool) -> Columns:
+    n = len(kinds)
     types = None
     if "types" in about:
-        types = unpacked_types(field(about, "types", str), n)
+        types = decode_runs(field(about, "types", str), n, ColumnType)
     if packed and types is not None:
         raise ValueError(
             "the kinds of the columns of a wide table of numbers are not decided by rows"
         )
-    return ColumnSchema(
-        n,
+    are_dates = [how is ColumnType.DATES for how in types or ()]
+    return Columns(
+        kinds,
         names=descriptions.parse_feature_names(about, n),
-        kinds=kinds,
         types=types,
-        learnt=_read_token_types(kinds),
-        zones=descriptions.parse_zones(about, types or ""),
+        token_types=_read_token_types(kinds),
+        zones=descriptions.parse_zones(about, are_dates),
         packed=packed,
     )
 
 
-def _read_token_types(kinds: str | None) -> TokenTypes | None:
+def _read_token_types(kinds: ColumnKinds) -> TokenTypes | None:
     """Return the types of the tokens of columns of these kinds; None where no column has one."""
-    if kinds is None:
+    if not has_ordered(kinds):
         return None
-    return TokenTypes.of_cells(kinds)
+    return TokenTypes.from_kinds(kinds)
 
 
 def _restore_store(
@@ -709,17 +703,16 @@ def _restore_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -
     names = None
     if "feature_names_in" in about:
         names = descriptions.parse_feature_names(about, n)
-    kinds = None
+    kinds: ColumnKinds = (NAMES,) * n
     is_packed = False
     if cells is not None:
         kinds = cells.table_kinds
         is_packed = cells.narrowing is not None and cells.narrowing.packed
-    columns = ColumnSchema(
-        n,
+    columns = Columns(
+        kinds,
         names=names,
-        kinds=kinds,
-        learnt=_read_token_types(kinds),
-        zones=descriptions.parse_zones(about, kinds or ""),
+        token_types=_read_token_types(kinds),
+        zones=descriptions.parse_zones(about, [kind is DATES for kind in kinds]),
         packed=is_packed,
     )
     reads_tables = not descriptions.parse_flag(about, NAMES_ONLY)

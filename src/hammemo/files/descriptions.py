@@ -32,7 +32,6 @@ from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, find_given_codes
 from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
-from hammemo.tokens.column_evidence import HowGiven
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.zones import is_zone_name
@@ -40,7 +39,7 @@ from hammemo.votes.bounds import Bounds
 from hammemo.votes.choose_weights import HeldOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hammemo._arrays.types import Array
     from hammemo.memories import Memory
@@ -598,7 +597,7 @@ def parse_feature_names(about: Mapping[str, Any], h: int) -> Array | None:
     return np.array(names, dtype=object)
 
 
-def parse_zones(about: Mapping[str, Any], types: str) -> dict[int, str]:
+def parse_zones(about: Mapping[str, Any], are_dates: Sequence[bool]) -> dict[int, str]:
     """Return the zones in a description by column: of columns whose values came as dates."""
     if "zones" not in about:
         return {}
@@ -607,8 +606,8 @@ def parse_zones(about: Mapping[str, Any], types: str) -> dict[int, str]:
         if not is_zone_name(zone) or not isinstance(places, list) or not places:
             raise ValueError("the zones of its columns are not valid")
         for place in places:
-            is_column = type(place) is int and 0 <= place < len(types)
-            if not is_column or types[place] != HowGiven.DATES:
+            is_column = type(place) is int and 0 <= place < len(are_dates)
+            if not is_column or not are_dates[place]:
                 raise ValueError("it names the zone of a column that holds no dates")
             if place in zones:
                 raise ValueError("it names two zones for one column")

@@ -19,7 +19,6 @@ from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.memories.secret_keys import check_secret
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.tasks.labels.automatic import resolved_kernel
-from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.votes import LogLinear
 
@@ -86,7 +85,7 @@ def _check_numeric(settings: ModelSettings | NumberSettings, state: AnyState) ->
     places = asked(settings, columns)
     if places is None or columns.types is None:
         return
-    numbers = {place for place, kind in enumerate(columns.letters) if kind != ColumnKind.NAMES}
+    numbers = {place for place, kind in enumerate(columns.kinds) if kind.is_ordered}
     if places == numbers:
         return  # as most are: the rows are not read
     check_numeric(settings, state)

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.graph import Graph
 from hammemo.portable.tree_graph import NumberGraph, TreeGraph
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> on
         producer_name="hammemo",
         ir_version=9,
     )
-    names = form.columns.listed()
+    names = form.columns.list_names()
     if names is not None:
         columns = json.dumps(_list_input_columns(graph, names))
         helper.set_model_props(model, {COLUMNS_ENTRY: columns})
@@ -104,7 +104,7 @@ def _list_input_columns(
         return {"tokens": names}
     columns: dict[str, list[str]] = {}
     for name, kind in zip(names, graph.rows.kinds, strict=True):
-        input_name = "names" if kind == ColumnKind.NAMES else "numbers"
+        input_name = "numbers" if kind.is_ordered else "names"
         columns.setdefault(input_name, []).append(name)
     return columns
 

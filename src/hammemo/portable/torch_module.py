@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from hammemo.portable.graph import Graph
-from hammemo.tokens.columns import ColumnKind
 from hammemo.tokens.questions import ReadsQuestions
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ class TorchPredictor(ReadsQuestions, nn.Module):
         if isinstance(graph, Graph):
             return graph.scores(ops, numbers)  # type: ignore[no-any-return]
         columns = list(enumerate(graph.rows.kinds))
-        values = [numbers[:, j] for j, kind in columns if kind != ColumnKind.NAMES]
-        places = [numbers[:, j].long() for j, kind in columns if kind == ColumnKind.NAMES]
+        values = [numbers[:, j] for j, kind in columns if kind.is_ordered]
+        places = [numbers[:, j].long() for j, kind in columns if not kind.is_ordered]
         return graph.scores(ops, values, places)  # type: ignore[no-any-return]
 
     def numbers(self, X: Any) -> torch.Tensor:

@@ -31,7 +31,7 @@ from hammemo.features.cells.column_codes import DIFFERENCE_CUTS, LOWEST, ColumnC
 from hammemo.features.cells.error_sizes import LEAST_SIZE
 from hammemo.features.cells.forest import LEAF, Forest
 from hammemo.portable.graph import Constants, Operations, Search
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind, find_ordered
 from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from hammemo.features.additive.step_tables import StepTables
     from hammemo.features.cells import TreeCells
     from hammemo.memories.exact import TreeRanker, WholeTable
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes.number_answers import NumberAnswers
@@ -153,8 +154,8 @@ class CodedRows:
 
     Parameters
     ----------
-    kinds : str
-        One letter for each column: names (s) or numbers (n).
+    kinds : tuple of ColumnKind
+        Whether each column holds names or numbers.
     tokens : Vocabulary
         The names that it knows, all strings.
     n_cuts : tuple of int
@@ -163,7 +164,7 @@ class CodedRows:
         The columns of numbers whose differences are columns too.
     """
 
-    kinds: str
+    kinds: ColumnKinds
     tokens: Vocabulary
     n_cuts: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
@@ -197,7 +198,7 @@ class CodedRows:
         A name is its place.
         """
         places = np.append(self.tokens.find(contexts.vocabulary), -1)
-        is_name = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
+        is_name = ~find_ordered(self.kinds)
         return np.where(is_name, places[contexts.ranks], values_of(contexts))
 
 

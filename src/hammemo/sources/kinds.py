@@ -1,7 +1,7 @@
 """Kinds: what each column of the input holds, so that another file is read as the model learnt it.
 
 ``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers or dates, which the
-model cuts into cells (:mod:`hammemo.tokens.columns`), or one of the kinds of names below. Values of another
+model cuts into cells (:mod:`hammemo.tokens.column_values`), or one of the kinds of names below. Values of another
 file are read the same way: in a column of numbers or of whole numbers the text ``3`` is the number 3; in one of strings
 the number 3 is the text.
 
@@ -20,13 +20,14 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.column_evidence import column_kinds
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.column_letters import encode_letters
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.text_evidence import NAMES_ONLY, UNKNOWN, TextEvidence
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from hammemo._arrays.types import Array
 
@@ -81,16 +82,17 @@ def unpacked_kinds(packed: str) -> str:
     return "".join(letter * int(number or 1) for letter, number in re.findall(r"([simnd])([0-9]*)", packed))
 
 
-def kinds_of_model(columns: str | None, h: int) -> str:
+def kinds_of_model(columns: Iterable[ColumnKind]) -> str:
     """Return what is known of a model's input from the kinds of its columns alone, the label last.
 
     Examples
     --------
     >>> from hammemo.sources.kinds import kinds_of_model
-    >>> kinds_of_model("sn", 2), kinds_of_model(None, 2)
-    ('mnm', 'mmm')
+    >>> from hammemo.tokens.column_kinds import ColumnKind
+    >>> kinds_of_model((ColumnKind.NAMES, ColumnKind.NUMBERS))
+    'mnm'
     """
-    return "".join(kind if kind in ORDERED else MIXED for kind in columns or MIXED * h) + MIXED
+    return "".join(kind.value if kind.is_ordered else MIXED for kind in columns) + MIXED
 
 
 def ordered_columns(kinds: str) -> list[int]:
@@ -117,7 +119,7 @@ def found_kind(values: Array) -> str:
     """
     if values.dtype.kind == "O" and all(map(is_missing, values.tolist())):
         return UNKNOWN
-    return column_kinds([values], "auto", None, has_types=True)
+    return encode_letters(column_kinds([values], "auto", None, has_types=True))
 
 
 class Typing(StrEnum):
@@ -159,7 +161,7 @@ def evidence_of_values(values: Array, typing: Typing, na: Collection[str]) -> Te
 def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
     """Return the kinds of columns, s for names, given what their values say and which the user takes for numbers."""
     one_of_each = [_ONE_OF_EACH.get(kind, np.array(["a"])) for kind in found]
-    return column_kinds(one_of_each, numeric, names, has_types=True)
+    return encode_letters(column_kinds(one_of_each, numeric, names, has_types=True))
 
 
 _ONE_OF_EACH: Final = dict(zip(ORDERED, (np.array([0.5]), np.array(["1970-01-01"], "datetime64[us]")), strict=True))

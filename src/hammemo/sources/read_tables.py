@@ -46,7 +46,8 @@ from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, requ
 from hammemo.sources.kinds import Typing, evidence_of_values
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.sources.reading_notes import read_date_formats, read_na
-from hammemo.tokens.columns import ColumnKind, ordered_values, with_large_numbers
+from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.column_values import ordered_values, with_large_numbers
 from hammemo.tokens.date_formats import ISO, choose_format, formats_of, read_date
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.text_evidence import NA_TEXTS, is_blank_or_na, number_in
@@ -82,7 +83,7 @@ class OrderedReading:
         How dates are written (:mod:`hammemo.tokens.date_formats`).
     """
 
-    kind: str
+    kind: ColumnKind
     missing: str = "token"
     na: Collection[str] = NA_TEXTS
     date_format: str = ISO
@@ -181,7 +182,7 @@ class Batch:
 
     def _refuse_other(self, name: str, row: int, value: Any, reading: OrderedReading) -> NoReturn:
         """Refuse a value that a column of numbers or of dates cannot hold."""
-        learned = ColumnKind(reading.kind).word
+        learned = reading.kind.word
         ways = "Leave the value empty if it is missing"
         if reading.kind == ColumnKind.DATES and isinstance(value, str):
             if reading.date_format != ISO:

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.date_formats import check_format
 from hammemo.tokens.text_evidence import NA_TEXTS, UNKNOWN, Doubt, describe_missing, quote_texts
 

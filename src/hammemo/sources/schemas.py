@@ -47,8 +47,10 @@ from hammemo.sources.reading_notes import (
     places_by_format,
     split_note,
 )
-from hammemo.tokens.column_evidence import Evidence, Holds, HowGiven
-from hammemo.tokens.columns import ColumnKind, clock_of_column
+from hammemo.tokens.column_evidence import Evidence
+from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
+from hammemo.tokens.column_letters import decode_letters
+from hammemo.tokens.column_values import clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
@@ -423,15 +425,15 @@ class TableSchema:
         if batch.typing == column_kinds.Typing.TEXTS:
             return "".join(OTHERS if any(text is not None for text in column) else UNKNOWN for column in columns)
         shown = Evidence.of_columns(columns, has_types=True)
-        truths = [column_kinds.ONLY_TRUTHS if how == HowGiven.CATEGORIES else OTHERS for how in shown.types]
+        truths = [column_kinds.ONLY_TRUTHS if how == ColumnType.CATEGORIES else OTHERS for how in shown.types]
         pairs = zip(truths, shown.contents, strict=True)
-        return "".join(UNKNOWN if content == Holds.NOTHING else truth for truth, content in pairs)
+        return "".join(UNKNOWN if content == ColumnContent.NOTHING else truth for truth, content in pairs)
 
     def with_evidence(self, evidence: Sequence[TextEvidence]) -> TableSchema:
         """Return the schema with the kinds of its columns and the formats of dates, given what all values say."""
         columns = self.known_columns
         found = "".join(one.kind for one in evidence)
-        kinds = kinds_of_model(column_kinds.ordered_kinds(found, self.numeric, columns), len(columns))
+        kinds = kinds_of_model(decode_letters(column_kinds.ordered_kinds(found, self.numeric, columns), ColumnKind))
         formats = tuple(
             (place, one.date_format)
             for place, one in enumerate(evidence)
@@ -464,12 +466,12 @@ class TableSchema:
         numeric = numeric if isinstance(numeric, str) else tuple(numeric)
         return replace(self, kinds=kinds, learned_formats=formats, numeric=numeric)
 
-    def with_kinds_of_model(self, kinds: str | None, formats: Sequence[tuple[int, str]] = ()) -> TableSchema:
+    def with_kinds_of_model(self, kinds: str, formats: Sequence[tuple[int, str]] = ()) -> TableSchema:
         """Return the schema where columns that were names are numbers or dates of a model now, as after a merge.
 
         `formats` are those of its dates.
         """
-        if kinds is None or len(self.kinds) != len(kinds) + 1:
+        if len(self.kinds) != len(kinds) + 1:
             return self
         pairs = zip(kinds, self.kinds, strict=False)  # the label has a kind, too
         places = {place for place, (now, then) in enumerate(pairs) if now in ORDERED and then not in ORDERED}
@@ -518,7 +520,7 @@ class TableSchema:
         formats.update(self.date_format)
         na = frozenset(self.na)
         return {
-            name: OrderedReading(kind, self.missing, na, formats.get(name, ISO))
+            name: OrderedReading(decode_letters(kind, ColumnKind)[0], self.missing, na, formats.get(name, ISO))
             for name, kind in zip(names, kinds, strict=True)
             if kind in ORDERED
         }

@@ -2,28 +2,28 @@
 
 Two things for each column are all that it depends on:
 
-- its *type*, how values came (`HowGiven`). Types are declared by what is learnt, like the type of the labels, and stay
-  when rows are forgotten;
-- its *content*, what the values are (`Holds`). The rows that are left tell it, so it changes when rows are forgotten.
+- its *type*, how values came (`ColumnType`). Types are declared by what is learned, like the type of the labels, and
+  stay when rows are forgotten;
+- its *content*, what the values are (`ColumnContent`). The rows that are left tell it, so it changes when rows are
+  forgotten.
 
 A column without values is a column of names until values come: nothing is decided by missing ones, and it has no type
-of its own (`HowGiven.UNTYPED`).
+of its own (`ColumnType.UNTYPED`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import LARGEST, ColumnKind, array_values, is_number, number_of, zone_of_column
+from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
+from hammemo.tokens.column_values import LARGEST, array_values, is_number, number_of, zone_of_column
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
@@ -31,34 +31,13 @@ from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_kinds import ColumnContents, ColumnKinds, ColumnTypes
     from hammemo.tokens.zones import Zones
 
 
-class HowGiven(StrEnum):
-    """How the values of a column came, its type; files hold the letters."""
-
-    CATEGORIES = "s"
-    """Truth values, and categories of data frames: names."""
-    UNTYPED = "o"
-    """Lists and arrays of a model with a given kernel, but for floats and durations: whole numbers are names."""
-    TYPED = "t"
-    """All else: whole numbers are numbers."""
-    DATES = "d"
-
-
-class Holds(StrEnum):
-    """What the values of a column are, in ascending order: what two batches hold together is the later one."""
-
-    NOTHING = "-"
-    """None but missing ones."""
-    WHOLE = "w"
-    FRACTIONS = "f"
-    STRINGS = "x"
-
-
-CONTENTS: Final = "".join(Holds)
-_TYPES: Final = "".join(HowGiven)
-_NOTHING, _WHOLE, _FRACTIONS, _STRINGS = Holds
+_TYPES: Final = tuple(ColumnType)
+_CONTENTS: Final = tuple(ColumnContent)
+_NOTHING, _WHOLE, _FRACTIONS, _STRINGS = ColumnContent
 
 Asked = Set[int] | None
 """The columns that the user said are numbers; None where that is automatic."""
@@ -66,7 +45,7 @@ Asked = Set[int] | None
 
 @dataclass(frozen=True)
 class Evidence:
-    """The types and the contents of the columns of a table: the values of `HowGiven` and `Holds`, one for each.
+    """The types and the contents of the columns of a table.
 
     Examples
     --------
@@ -74,12 +53,12 @@ class Evidence:
     >>> from hammemo.tokens.column_evidence import Evidence
     >>> first = Evidence.of_columns([np.array([None, 3], object), np.array([None, None], object)], has_types=False)
     >>> more = Evidence.of_columns([np.array([0.5, 4.0]), np.array(["a", None], object)], has_types=False)
-    >>> first.kinds(None), first.plus(more).kinds(None), first.plus(more).types
-    ('ss', 'ns', 'to')
+    >>> [kind.word for kind in first.plus(more).kinds(None)], [how.name for how in first.plus(more).types]
+    (['numbers', 'names'], ['TYPED', 'UNTYPED'])
     """
 
-    types: str
-    contents: str
+    types: ColumnTypes
+    contents: ColumnContents
     zones: Zones = field(default_factory=dict)
     """Of the columns whose dates have a zone."""
 
@@ -95,15 +74,15 @@ class Evidence:
             The places of categories: their numbers are names.
         """
         found = [_shown(column, has_types=has_types) for column in columns]
-        named = {j for j in categories if found[j][0] != HowGiven.DATES}
-        types = [HowGiven.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
-        dates = [j for j, (how, _) in enumerate(found) if how == HowGiven.DATES]
+        named = {j for j in categories if found[j][0] is not ColumnType.DATES}
+        types = [ColumnType.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
+        dates = [j for j, (how, _) in enumerate(found) if how is ColumnType.DATES]
         zones = {j: zone_of_column(columns[j]) for j in dates}
         named_zones = {j: zone for j, zone in zones.items() if zone is not None}
         return cls._made(types, [content for _, content in found], named_zones)
 
     @classmethod
-    def of_rows(cls, types: str, contexts: Contexts, zones: Zones = NO_ZONES) -> Evidence:
+    def of_rows(cls, types: ColumnTypes, contexts: Contexts, zones: Zones = NO_ZONES) -> Evidence:
         """Return what rows of tokens show that came with these types, in these zones."""
         tokens = contexts.vocabulary
         levels = np.zeros(len(tokens) + 1, np.int64)  # rank -1, no token, reads the last entry
@@ -111,79 +90,79 @@ class Evidence:
         strings = np.where(tokens.strings == MISSING, 0, 3)
         levels[:-1] = np.concatenate([np.ones(len(tokens.ints), np.int64), 1 + fractional, strings])
         most = levels[contexts.ranks].max(axis=0, initial=0)
-        return cls._made(types, [CONTENTS[level] for level in most.tolist()], zones)
+        return cls._made(types, [_CONTENTS[level] for level in most.tolist()], zones)
 
     @classmethod
-    def _made(cls, types: Sequence[str], contents: Sequence[str], zones: Zones) -> Evidence:
+    def _made(cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], zones: Zones) -> Evidence:
         """Return evidence where a column without values has no type and no zone of its own."""
         pairs = zip(types, contents, strict=True)
-        known = "".join(HowGiven.UNTYPED if content == _NOTHING else kind for kind, content in pairs)
-        zones_of_values = {j: zone for j, zone in zones.items() if contents[j] != _NOTHING}
-        return cls(known, "".join(contents), zones_of_values)
+        known = tuple(ColumnType.UNTYPED if content is _NOTHING else kind for kind, content in pairs)
+        zones_of_values = {j: zone for j, zone in zones.items() if contents[j] is not _NOTHING}
+        return cls(known, tuple(contents), zones_of_values)
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
         columns = zip(self.types, self.contents, other.types, other.contents, strict=True)
-        types = "".join(_joined(mine, content, theirs, more) for mine, content, theirs, more in columns)
+        types = tuple(_joined(mine, content, theirs, more) for mine, content, theirs, more in columns)
         pairs = zip(self.contents, other.contents, strict=True)
-        contents = "".join(max(pair, key=CONTENTS.index) for pair in pairs)
-        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] == _NOTHING}  # else mine were first
+        contents = tuple(max(pair, key=_CONTENTS.index) for pair in pairs)
+        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING}  # else mine were first
         zones.update(self.zones)
         return Evidence(types, contents, zones)
 
-    def kinds(self, asked: Asked) -> str:
-        """Return the kind of each column, as letters."""
+    def kinds(self, asked: Asked) -> ColumnKinds:
+        """Return the kind of each column."""
         kinds = []
         for j, (how, content) in enumerate(zip(self.types, self.contents, strict=True)):
             if asked is None:
                 kinds.append(_kind(how, content))
-            elif how == HowGiven.DATES and asked:  # who lists numbers does not say what dates are
+            elif how is ColumnType.DATES and asked:  # who lists numbers does not say what dates are
                 kinds.append(ColumnKind.DATES)
             else:
                 kinds.append(ColumnKind.NUMBERS if j in asked else ColumnKind.NAMES)
-        return "".join(kinds)
+        return tuple(kinds)
 
 
-def _kind(kind: str, content: str) -> ColumnKind:
-    if content == _NOTHING or kind == HowGiven.CATEGORIES:
+def _kind(how: ColumnType, content: ColumnContent) -> ColumnKind:
+    if content is _NOTHING or how is ColumnType.CATEGORIES:
         return ColumnKind.NAMES
-    if kind == HowGiven.DATES:
+    if how is ColumnType.DATES:
         return ColumnKind.DATES
-    is_ordered = content == _FRACTIONS or (content == _WHOLE and kind == HowGiven.TYPED)
+    is_ordered = content is _FRACTIONS or (content is _WHOLE and how is ColumnType.TYPED)
     return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
 
 
-def _joined(mine: str, content: str, theirs: str, more: str) -> str:
+def _joined(mine: ColumnType, content: ColumnContent, theirs: ColumnType, more: ColumnContent) -> ColumnType:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if more == _NOTHING and content != _NOTHING:
+    if more is _NOTHING and content is not _NOTHING:
         return mine
-    if content == _NOTHING and more != _NOTHING:
+    if content is _NOTHING and more is not _NOTHING:
         return theirs
-    if HowGiven.DATES in (mine, theirs):
+    if ColumnType.DATES in (mine, theirs):
         return mine  # what is no date is refused where dates were learnt, and the other way round
-    return mine if mine == HowGiven.CATEGORIES else max(mine, theirs, key=_TYPES.index)
+    return mine if mine is ColumnType.CATEGORIES else max(mine, theirs, key=_TYPES.index)
 
 
-def _shown(column: Array, *, has_types: bool) -> tuple[HowGiven, Holds]:
+def _shown(column: Array, *, has_types: bool) -> tuple[ColumnType, ColumnContent]:
     """Return the type and the content of one column."""
     kind = column.dtype.kind
-    plain = HowGiven.TYPED if has_types else HowGiven.UNTYPED
+    plain = ColumnType.TYPED if has_types else ColumnType.UNTYPED
     if kind in "mM":
-        how = HowGiven.DATES if kind == "M" else HowGiven.TYPED
+        how = ColumnType.DATES if kind == "M" else ColumnType.TYPED
         return how, _NOTHING if np.isnat(column).all() else _WHOLE
     if kind in "iub":
         is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        return HowGiven.CATEGORIES if has_types and kind == "b" else plain, _WHOLE if is_there else _NOTHING
+        return ColumnType.CATEGORIES if has_types and kind == "b" else plain, _WHOLE if is_there else _NOTHING
     if kind == "f":
         present = column[~np.isnan(column)]
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-        return HowGiven.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
+        return ColumnType.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
     if kind != "O":
         return plain, _STRINGS if any(map(_is_there, column.tolist())) else _NOTHING
     return _shown_objects(array_values(column), plain)
 
 
-def _shown_objects(values: list[Any], plain: HowGiven) -> tuple[HowGiven, Holds]:
+def _shown_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, ColumnContent]:
     """Return the type and the content of a column of objects; most are told by their types and a few values."""
     kinds = {_value_kind(kind) for kind in set(map(type, values))}
     if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
@@ -193,11 +172,11 @@ def _shown_objects(values: list[Any], plain: HowGiven) -> tuple[HowGiven, Holds]
     kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
     kinds -= {"name", "missing"}
     if "moment" in kinds:
-        return (HowGiven.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)  # which is refused
-    if "truth" in kinds and plain == HowGiven.TYPED:
-        return HowGiven.CATEGORIES, _WHOLE
+        return (ColumnType.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)  # which is refused
+    if "truth" in kinds and plain is ColumnType.TYPED:
+        return ColumnType.CATEGORIES, _WHOLE
     is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
-    return HowGiven.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
+    return ColumnType.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
 
 
 def _is_there(value: Any) -> bool:
@@ -236,28 +215,6 @@ def _is_fraction(value: Any) -> bool:
     return not number.is_integer() or (abs(number) >= LARGEST and not isinstance(value, int))
 
 
-def packed_types(types: str) -> str:
-    """Return types for a file: each letter with how often it follows itself, since tables may have many columns.
-
-    Examples
-    --------
-    >>> from hammemo.tokens.column_evidence import packed_types, unpacked_types
-    >>> packed_types("ooot"), unpacked_types("o3t1", 4)
-    ('o3t1', 'ooot')
-    """
-    return re.sub(r"(.)\1*", lambda run: f"{run[1]}{len(run[0])}", types)
-
-
-def unpacked_types(packed: str, n: int) -> str:
-    """Return the types of n columns that `packed_types` packed; ValueError where it did not."""
-    runs = re.findall(rf"([{_TYPES}])([1-9][0-9]{{0,9}})", packed, re.ASCII)
-    fits = sum(int(times) for _, times in runs) == n  # else nothing of this length is made
-    types = "".join(letter * int(times) for letter, times in runs) if fits else ""
-    if not fits or packed_types(types) != packed:
-        raise ValueError("the types of its columns are not valid")
-    return types
-
-
 def asked_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
     """Return the places of the columns that `numeric`, "auto", "none" or a list of columns, says are numbers.
 
@@ -283,21 +240,26 @@ def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
     raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
 
 
-def column_kinds(columns: Sequence[Array], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
-    """Return the kind of each column of a table, as letters; the parameters are those of the functions above.
+def column_kinds(
+    columns: Sequence[Array], numeric: Any, names: Sequence[Any] | None, *, has_types: bool
+) -> ColumnKinds:
+    """Return the kind of each column of a table; the parameters are those of the functions above.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.column_evidence import column_kinds
-    >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
-    'nns'
+    >>> kinds = column_kinds([np.array([1, 2]), np.array(["a", None])], "auto", None, has_types=True)
+    >>> [kind.word for kind in kinds]
+    ['numbers', 'names']
     """
     evidence = Evidence.of_columns(columns, has_types=has_types)
     return evidence.kinds(asked_columns(numeric, names, len(columns)))
 
 
-def converted(contexts: Contexts, before: str, after: str, missing: str, names: Sequence[Any] | None) -> Contexts:
+def converted(
+    contexts: Contexts, before: ColumnKinds, after: ColumnKinds, missing: str, names: Sequence[Any] | None
+) -> Contexts:
     """Return rows of tokens whose columns were of some kinds as rows of other kinds; ValueError where that cannot be.
 
     A missing number is no token, a missing name is the token `MISSING` or none.
@@ -306,7 +268,9 @@ def converted(contexts: Contexts, before: str, after: str, missing: str, names: 
     --------
     >>> from hammemo.tokens.contexts import Contexts
     >>> from hammemo.tokens.column_evidence import converted
-    >>> rows = converted(Contexts.of([["<missing>", "a"], [2, "<missing>"]]), "ss", "ns", "token", None)
+    >>> from hammemo.tokens.column_kinds import ColumnKind
+    >>> before, after = (ColumnKind.NAMES, ColumnKind.NAMES), (ColumnKind.NUMBERS, ColumnKind.NAMES)
+    >>> rows = converted(Contexts.of([["<missing>", "a"], [2, "<missing>"]]), before, after, "token", None)
     >>> rows.vocabulary.tolist(), rows.ranks.tolist()
     ([2, '<missing>', 'a'], [[-1, 2], [0, 1]])
     """
@@ -317,18 +281,18 @@ def converted(contexts: Contexts, before: str, after: str, missing: str, names: 
     (lacking,) = vocabulary.find(Vocabulary.of([MISSING])).tolist()
     first_string = len(vocabulary) - len(vocabulary.strings)
     for j, (old, new) in enumerate(zip(before, after, strict=True)):
-        if old == new:
+        if old is new:
             continue
         column = ranks[:, j]
         present = column[(column >= 0) & (column != lacking)]
         has_strings = bool((present >= first_string).any())
-        if len(present) and (ColumnKind.DATES in (old, new) or (new == ColumnKind.NUMBERS and has_strings)):
+        if len(present) and (ColumnKind.DATES in (old, new) or (new is ColumnKind.NUMBERS and has_strings)):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(
-                f"Column {where} holds {ColumnKind(old).word}, which cannot become {ColumnKind(new).word}: fit a new "
+                f"Column {where} holds {old.word}, which cannot become {new.word}: fit a new "
                 "model, on a table with this column converted."
             )
-        if new == ColumnKind.NAMES:
+        if new is ColumnKind.NAMES:
             ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)
         else:
             ranks[:, j] = np.where(column == lacking, -1, column)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import NAMES
 from hammemo.tokens.frame_columns import column_at, ordered_category
 from hammemo.tokens.missing import MISSING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 _MANY_ROWS: Final = 50
 """In fewer rows names often differ, and nothing is known of later ones."""
@@ -27,10 +28,10 @@ _TEXT_WORDS: Final = 5
 """Strings of so many words on average, half of which differ, are texts rather than names, such as those of products."""
 
 
-def warn_of_order(X: Any, kinds: str, names: Sequence[Any] | None) -> None:
+def warn_of_order(X: Any, kinds: ColumnKinds, names: Sequence[Any] | None) -> None:
     """Warn of the first category with an order that is read as names, which have none."""
-    for j, kind in enumerate(kinds if hasattr(X, "columns") else ""):
-        if kind != ColumnKind.NAMES:
+    for j, kind in enumerate(kinds if hasattr(X, "columns") else ()):
+        if kind is not NAMES:
             continue
         advice = ordered_category(column_at(X, j))
         if advice is not None:
@@ -43,10 +44,10 @@ def warn_of_order(X: Any, kinds: str, names: Sequence[Any] | None) -> None:
             return
 
 
-def warn_of_strings(columns: Sequence[Array], kinds: str, names: Sequence[Any] | None) -> None:
+def warn_of_strings(columns: Sequence[Array], kinds: ColumnKinds, names: Sequence[Any] | None) -> None:
     """Warn of the first column whose strings nearly all differ, or are texts: as names they match nothing later."""
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
-        if kind != ColumnKind.NAMES or column.dtype.kind not in "OUT":
+        if kind is not NAMES or column.dtype.kind not in "OUT":
             continue
         what = _describe_strings(column)
         if what is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hammemo._arrays.types import Array
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class QuestionForm:
 
     Parameters
     ----------
-    columns : ColumnSchema
+    columns : Columns
         The columns of the model.
     missing : str
         What takes the place of missing values.
@@ -40,7 +40,7 @@ class QuestionForm:
         Whether the model has the parameter `numeric`; without it, all columns are names, and sparse rows are refused.
     """
 
-    columns: ColumnSchema
+    columns: Columns
     missing: str = "token"
     reads_tables: bool = True
 
@@ -62,7 +62,7 @@ class QuestionForm:
     def read_rows_in_order(self, rows: Sequence[Sequence[Any]]) -> Contexts:
         """Return the contexts of lists of values in the order of the columns, which have no names to compare."""
         kinds = self.columns.kinds
-        if kinds is None:
+        if not self.columns.has_ordered:
             return contexts_of_length(rows, self.columns.n, self.missing)
         return contexts_with_numbers(rows, kinds, self.missing, packed=self.columns.packed, zones=self.columns.zones)
 
@@ -105,8 +105,8 @@ class ReadsQuestions:
             validate_data(self, X, reset=False, skip_check_array=True)
             return Contexts(np.empty((0, columns.width), np.int64))
         contexts = asked_contexts(self, self.form, columns, X)
-        if columns.learnt is not None:
-            differences = columns.learnt.differences(contexts, columns.names, columns.kinds)
+        if columns.token_types is not None:
+            differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self).setdefault("_columns_warned_of", {}))
         return contexts
 

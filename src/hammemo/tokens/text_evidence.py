@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.date_formats import COMPACT, KNOWN_FORMATS, choose_format, formats_of, orders_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.tokens.columns import ColumnKind, array_values, is_number
+from hammemo.tokens.column_kinds import NAMES
+from hammemo.tokens.column_values import array_values, is_number
 from hammemo.tokens.date_formats import choose_format
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.text_evidence import NA_TEXTS, NUMBER, TextEvidence, quote_texts
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 _FIRST_LOOK: Final = 200
 """Strings that are looked at first: most columns of names show it at once."""
@@ -37,21 +39,20 @@ _MOST_NAMED: Final = 5
 _NA: Final = frozenset(NA_TEXTS)
 
 
-def warn_of_texts(columns: list[Array], kinds: str, names: Sequence[Any] | None) -> bool:
+def warn_of_texts(columns: list[Array], kinds: ColumnKinds, names: Sequence[Any] | None) -> bool:
     """Warn once of columns of names whose values are numbers or dates as strings; return whether there was a warning.
 
     Parameters
     ----------
     columns : list of ndarray
-    kinds : str
-        The letters of their kinds.
+    kinds : tuple of ColumnKind
     names : sequence, optional
         Their names, if they have any.
     """
     advice = []
     places = []
     for place, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
-        if kind != ColumnKind.NAMES or column.dtype.kind not in "OU":
+        if kind is not NAMES or column.dtype.kind not in "OU":
             continue
         words = _advise(array_values(column), _name_in_code(place, names))
         if words is not None:

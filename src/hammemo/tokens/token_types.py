@@ -10,18 +10,19 @@ from __future__ import annotations
 import inspect
 import warnings
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.tokens.columns import ColumnKind
+from hammemo._versions import Cached, cached_property
+from hammemo.tokens.column_kinds import NAMES, TokenType
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
 
@@ -29,82 +30,79 @@ _LOOKED_AT: Final = 8
 """Rows of a question that are looked at."""
 
 
-class TokenType(StrEnum):
-    """The type of the tokens of a column; `UNKNOWN` where there are both, or only missing values."""
-
-    NUMBERS = "n"
-    STRINGS = "s"
-    UNKNOWN = "?"
-
-
 _NUMBERS, _STRINGS, _UNKNOWN = TokenType  # for single questions: to look up a member takes time in Python 3.11
 
 
 @dataclass(frozen=True)
-class TokenTypes:
+class TokenTypes(Cached):
     """The types of the tokens of columns.
 
     Parameters
     ----------
-    letters : str
-        The value of a `TokenType` for each column, or one for all.
+    types : tuple of TokenType
+        One for each column, or one for all.
 
     Examples
     --------
     >>> from hammemo.tokens.contexts import Contexts
     >>> from hammemo.tokens.token_types import TokenTypes
-    >>> TokenTypes.of(Contexts.of([["a", 1, "a"], ["b", 2.5, 1]])).letters
-    'sn?'
+    >>> [kind.name for kind in TokenTypes.from_contexts(Contexts.of([["a", 1, "a"], ["b", 2.5, 1]])).types]
+    ['STRINGS', 'NUMBERS', 'UNKNOWN']
     """
 
-    letters: str
+    types: tuple[TokenType, ...]
 
     @classmethod
-    def of(cls, contexts: Contexts, n_columns: int | None = None) -> TokenTypes:
+    def from_contexts(cls, contexts: Contexts, n_columns: int | None = None) -> TokenTypes:
         """Return the types of the columns of contexts, or of all positions together where `n_columns` is one."""
-        return cls(_letters(contexts, contexts.h if n_columns is None else n_columns))
+        return cls(_find_types(contexts, contexts.h if n_columns is None else n_columns))
 
     @classmethod
-    def of_cells(cls, kinds: str) -> TokenTypes:
+    def from_kinds(cls, kinds: ColumnKinds) -> TokenTypes:
         """Return what a model from a file knows: which columns are numbers or dates, but not what names are."""
-        return cls("".join(_UNKNOWN if kind == ColumnKind.NAMES else _NUMBERS for kind in kinds))
+        return cls(tuple(_UNKNOWN if kind is NAMES else _NUMBERS for kind in kinds))
+
+    @cached_property
+    def has_strings(self) -> bool:
+        """Whether some columns held strings."""
+        return _STRINGS in self.types
 
     def plus(self, other: TokenTypes | None) -> TokenTypes:
         """Return the types of what both hold."""
-        if other is None or other.letters == self.letters:
+        if other is None or other.types == self.types:
             return self
-        if len(other.letters) != len(self.letters):
-            return TokenTypes(_UNKNOWN * len(self.letters))
-        pairs = zip(self.letters, other.letters, strict=True)
-        return TokenTypes("".join(mine if mine == theirs else _UNKNOWN for mine, theirs in pairs))
+        if len(other.types) != len(self.types):
+            return TokenTypes((_UNKNOWN,) * len(self.types))
+        pairs = zip(self.types, other.types, strict=True)
+        return TokenTypes(tuple(mine if mine is theirs else _UNKNOWN for mine, theirs in pairs))
 
     def differences(
-        self, contexts: Contexts, names: Sequence[Any] | Array | None, kinds: str | None = None
+        self, contexts: Contexts, names: Sequence[Any] | Array | None, kinds: ColumnKinds | None = None
     ) -> dict[int, str]:
         """Return a sentence for each column that holds another type in these contexts; missing values have none.
 
         `kinds` says which columns are numbers or dates in cells: what is none counts as missing there.
         """
-        if contexts.integers is not None and _STRINGS not in self.letters:
+        if contexts.integers is not None and not self.has_strings:
             return {}  # what most questions are: nothing is looked at
         tokens = contexts.vocabulary
-        no_strings = _STRINGS not in self.letters and not len(tokens.strings)
-        no_numbers = _NUMBERS not in self.letters and len(tokens.strings) == len(tokens)
-        if no_strings or no_numbers or len(contexts) == 0 or contexts.h % len(self.letters):
+        no_strings = not self.has_strings and not len(tokens.strings)
+        no_numbers = _NUMBERS not in self.types and len(tokens.strings) == len(tokens)
+        if no_strings or no_numbers or len(contexts) == 0 or contexts.h % len(self.types):
             return {}
-        asked = _letters(contexts[:_LOOKED_AT], len(self.letters))
+        asked = _find_types(contexts[:_LOOKED_AT], len(self.types))
         found = {}
-        for column, (learnt, now) in enumerate(zip(self.letters, asked, strict=True)):
-            if learnt == now or _UNKNOWN in (learnt, now):
+        for column, (learnt, now) in enumerate(zip(self.types, asked, strict=True)):
+            if learnt is now or _UNKNOWN in (learnt, now):
                 continue
             shown = column if names is None else repr(names[column])
-            where = "The stream" if names is None and len(self.letters) < contexts.h else f"Column {shown}"
-            held, asked_with = (TokenType(letter).name.lower() for letter in (learnt, now))
-            value = _first_value(contexts[:_LOOKED_AT], column, len(self.letters), now)
+            where = "The stream" if names is None and len(self.types) < contexts.h else f"Column {shown}"
+            held, asked_with = (kind.name.lower() for kind in (learnt, now))
+            value = _first_value(contexts[:_LOOKED_AT], column, len(self.types), now)
             asked_with += f" such as {value!r}"
             why = "a number and a string are never equal, so nothing that was learned of it matches"
-            if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != ColumnKind.NAMES:
-                held, why = ColumnKind(kinds[column]).word, "they count as missing"
+            if kinds is not None and len(kinds) == len(self.types) and kinds[column] is not NAMES:
+                held, why = kinds[column].word, "they count as missing"
             what = f"{where} held {held} when it was learned, and is queried with {asked_with}: {why}."
             found[column] = f"{what} Convert it to the type that it had."
         return found
@@ -127,21 +125,21 @@ def find_user_level() -> int:
     return level
 
 
-def _first_value(contexts: Contexts, column: int, n_columns: int, kind: str) -> Token:
+def _first_value(contexts: Contexts, column: int, n_columns: int, kind: TokenType) -> Token:
     """Return the first number, or string, of a column."""
     vocabulary = contexts.vocabulary
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
     ranks = contexts.ranks.reshape(-1, n_columns)[:, column]
-    values = (vocabulary.at(int(rank)) for rank in ranks if rank >= 0 and (rank < n_numbers) == (kind == _NUMBERS))
+    values = (vocabulary.at(int(rank)) for rank in ranks if rank >= 0 and (rank < n_numbers) == (kind is _NUMBERS))
     return next(value for value in values if value != MISSING)
 
 
-def _letters(contexts: Contexts, n_columns: int) -> str:
+def _find_types(contexts: Contexts, n_columns: int) -> tuple[TokenType, ...]:
     if contexts.integers is not None:
-        return _NUMBERS * n_columns
+        return (_NUMBERS,) * n_columns
     vocabulary, ranks = contexts.vocabulary, contexts.ranks.reshape(-1, n_columns)
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
     numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)  # rank -1, no token, reads the last entry
     strings = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
     has = zip(*(np.any(kind[ranks], axis=0).tolist() for kind in (numbers, strings)), strict=True)
-    return "".join(_UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has)
+    return tuple(_UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has)

@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from hammemo.tokens.column_evidence import Evidence, asked_columns
 from hammemo.tokens.column_hints import warn_of_order, warn_of_strings
-from hammemo.tokens.column_schema import ColumnSchema
-from hammemo.tokens.columns import (
-    ColumnKind,
+from hammemo.tokens.column_kinds import NUMBERS
+from hammemo.tokens.column_values import (
     category_places,
     dense,
     is_own_token,
@@ -28,6 +27,7 @@ from hammemo.tokens.columns import (
     warn_of_ids,
     warn_of_offsets,
 )
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import (
     Contexts,
     Examples,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hammemo._arrays.types import Array, Ints
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.zones import Zones
 
 
@@ -83,14 +84,14 @@ class CheckedRows:
     tokens: Array
     labels: Array
     counts: Ints
-    columns: ColumnSchema
+    columns: Columns
 
     @classmethod
     def from_user(
         cls,
         estimator: Any,
         rules: ReadingRules,
-        columns: ColumnSchema | None,
+        columns: Columns | None,
         X: Any,
         y: Any,
         sample_weight: ArrayLike | None = None,
@@ -162,12 +163,12 @@ TOKEN_RULES: Final[ReadingRules] = _TokenRules()
 """How kernels and baselines read: every value is a token, and none may be missing."""
 
 
-def taken_columns(estimator: Any) -> ColumnSchema:
+def taken_columns(estimator: Any) -> Columns:
     """Return the number and the names of columns that scikit-learn's checks gave to an estimator."""
-    return ColumnSchema(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
+    return Columns.from_count(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
 
 
-def asked_contexts(estimator: Any, rules: ReadingRules, columns: ColumnSchema | None, X: Any) -> Contexts:
+def asked_contexts(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns.
 
     Without columns, the estimator takes those of X.
@@ -178,9 +179,9 @@ def asked_contexts(estimator: Any, rules: ReadingRules, columns: ColumnSchema | 
             return Contexts(table)
     if columns.packed:
         return Contexts(_table(estimator, rules, columns, X)[1])
-    kinds = columns.kinds
-    plain = _plain_tokens(X) if kinds is None else _plain_rows(X, kinds)
-    if _is_plain(columns, plain) and (plain is not X or (kinds is None and plain.dtype.kind in "iu")):
+    has_ordered = columns.has_ordered
+    plain = _plain_rows(X, columns.kinds) if has_ordered else _plain_tokens(X)
+    if _is_plain(columns, plain) and (plain is not X or (not has_ordered and plain.dtype.kind in "iu")):
         with _located(plain, None):
             return Contexts(plain)
     _, table = _table(estimator, rules, columns, X)
@@ -197,7 +198,7 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
 
 
 def contexts_with_numbers(
-    X: Any, kinds: str, missing: str, *, packed: bool = False, zones: Zones | None = None
+    X: Any, kinds: ColumnKinds, missing: str, *, packed: bool = False, zones: Zones | None = None
 ) -> Contexts:
     """Return the contexts of a question, where only the kinds of the columns and the zones of times are known."""
     if packed:
@@ -215,12 +216,12 @@ def contexts_with_numbers(
 def _table(
     estimator: Any,
     rules: ReadingRules,
-    known: ColumnSchema | None,
+    known: Columns | None,
     X: Any,
     *,
     y: Any = "no_validation",
     learning: bool = False,
-) -> tuple[ColumnSchema, Array]:
+) -> tuple[Columns, Array]:
     """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
     refuse_other_tables(X)
     packs = _packs(rules, X) if known is None else known.packed
@@ -231,11 +232,11 @@ def _table(
     if is_frame and hasattr(X, "shape"):
         column_names(X)  # refuses names that occur twice
     listed = None
-    if rules.numeric is not None and (known is None or known.kinds is not None):
+    if rules.numeric is not None and (known is None or known.has_ordered):
         refuse_masked(X, "X")
         listed = table_columns(X)
     found = _shown_columns(rules, X, listed) if known is None else known
-    if found.kinds is None or listed is None:
+    if not found.has_ordered or listed is None:
         values = X
         if not sparse.issparse(X):
             values = token_array(X)
@@ -254,8 +255,8 @@ def _table(
     validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
     found = _as_taken(estimator, found, reset=reset)
     if known is None and rules.kernel_is_automatic and _all_are_numbers(found):
-        return found.as_packed(), pack_table(X, rules.missing, found.listed())
-    tokens = tokens_of(listed, found.letters, rules.missing, found.listed(), learning=learning, zones=found.zones)
+        return found.as_packed(), pack_table(X, rules.missing, found.list_names())
+    tokens = tokens_of(listed, found.kinds, rules.missing, found.list_names(), learning=learning, zones=found.zones)
     return found, tokens
 
 
@@ -265,14 +266,14 @@ def _packs(rules: ReadingRules, X: Any) -> bool:
     return is_automatic and is_wide_table(X) and as_numbers_by_type(X) is not None
 
 
-def _all_are_numbers(columns: ColumnSchema) -> bool:
+def _all_are_numbers(columns: Columns) -> bool:
     """Return whether columns are so many, and all of them numbers, that rows are packed."""
-    return columns.n > MOST_PLAIN_COLUMNS and set(columns.letters) == {ColumnKind.NUMBERS}
+    return columns.n > MOST_PLAIN_COLUMNS and all(kind is NUMBERS for kind in columns.kinds)
 
 
 def _packed_table(
-    estimator: Any, rules: ReadingRules, known: ColumnSchema | None, X: Any, *, y: Any
-) -> tuple[ColumnSchema, Array]:
+    estimator: Any, rules: ReadingRules, known: Columns | None, X: Any, *, y: Any
+) -> tuple[Columns, Array]:
     """Return the columns, and the packed rows of X after scikit-learn's checks of names and shape."""
     is_frame, reset = hasattr(X, "columns"), known is None
     names = column_names(X) if is_frame else None
@@ -286,20 +287,25 @@ def _packed_table(
         stub = X
     validate_data(estimator, X if is_frame else stub, y, reset=reset, skip_check_array=True)
     if known is None:
-        known = ColumnSchema(shape[1], kinds=ColumnKind.NUMBERS * shape[1]).as_packed()
+        known = Columns((NUMBERS,) * shape[1]).as_packed()
     return _as_taken(estimator, known, reset=reset), pack_table(X, rules.missing, names)
 
 
-def _as_taken(estimator: Any, columns: ColumnSchema, *, reset: bool) -> ColumnSchema:
+def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
     """Return columns with the number and the names that scikit-learn's check has given to the estimator."""
-    taken = taken_columns(estimator) if reset else columns
-    return replace(columns, n=taken.n, names=taken.names)
+    if not reset:
+        return columns
+    taken = taken_columns(estimator)
+    if not columns.kinds:
+        return taken
+    assert columns.n == taken.n
+    return replace(columns, names=taken.names)
 
 
-def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> ColumnSchema:
+def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> Columns:
     """Return the columns of a table that is learnt first, of kinds that its values show; names come later."""
     if not listed:
-        return ColumnSchema(0)
+        return Columns(())
     evidence = evidence_of(rules, X, listed)
     names = column_names(X) if hasattr(X, "columns") else None
     kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
@@ -309,15 +315,15 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
         if rules.kernel_is_automatic and not warn_of_texts(listed, kinds, names) and not has_warned:
             warn_of_strings(listed, kinds, names)
     warn_of_offsets(listed, evidence.zones, names)
-    return ColumnSchema(len(listed)).with_types_of(evidence).of_kinds(kinds)
+    return Columns(kinds).with_types_of(evidence)
 
 
-def warn_of_names(rules: ReadingRules, X: Any, columns: list[Array], kinds: str, places: Set[int]) -> None:
+def warn_of_names(rules: ReadingRules, X: Any, columns: list[Array], kinds: ColumnKinds, places: Set[int]) -> None:
     """Warn of strings in some columns of names, whose first values these are, that are probably not meant as names."""
     if not (isinstance(rules.numeric, str) and rules.numeric == "auto" and rules.kernel_is_automatic):
         return
     # a column of another kind gets no warning
-    kinds = "".join(kind if j in places else ColumnKind.NUMBERS for j, kind in enumerate(kinds))
+    kinds = tuple(kind if j in places else NUMBERS for j, kind in enumerate(kinds))
     names = column_names(X) if hasattr(X, "columns") else None
     if not warn_of_texts(columns, kinds, names):
         warn_of_strings(columns, kinds, names)
@@ -350,18 +356,18 @@ def _plain_tokens(X: Any) -> Any:
     return array
 
 
-def _plain_rows(X: Any, kinds: str) -> Any:
+def _plain_rows(X: Any, kinds: ColumnKinds) -> Any:
     """Return lists of finite numbers and strings, of the kinds of the columns, as an array; all else as it is."""
     if type(X) is not list or not X or any(type(row) is not list or len(row) != len(kinds) for row in X):
         return X
     if not all(all(map(is_own_token, row, kinds)) for row in X):
         return X
-    array = np.empty((len(X), len(kinds)), np.float64 if set(kinds) == {ColumnKind.NUMBERS} else object)
+    array = np.empty((len(X), len(kinds)), np.float64 if all(kind is NUMBERS for kind in kinds) else object)
     array[:] = X
     return array
 
 
-def _is_plain(columns: ColumnSchema, X: Any) -> bool:
+def _is_plain(columns: Columns, X: Any) -> bool:
     """Return whether X is an array of the shape that a fitted model without column names takes.
 
     Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an answer.

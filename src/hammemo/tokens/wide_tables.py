@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
-from hammemo.tokens.columns import ColumnKind, ordered_values, table_columns
+from hammemo.tokens.column_kinds import NUMBERS
+from hammemo.tokens.column_values import ordered_values, table_columns
 from hammemo.tokens.packed_rows import MOST_COLUMNS, MOST_PLAIN_COLUMNS, pack_rows
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
     found = []
     for j, column in enumerate(table_columns(X) or []):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-        values = ordered_values(column, ColumnKind.NUMBERS, where)
+        values = ordered_values(column, NUMBERS, where)
         for value in column[np.isnan(values)].tolist():
             if isinstance(value, str):
                 raise ValueError(

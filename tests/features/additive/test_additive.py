@@ -25,6 +25,7 @@ from hammemo.features.additive.base_folds import FOLDS, count_in_folds
 from hammemo.features.additive.fit_numbers import compute_gram, solve_coefficients
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
 from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.tokens.column_kinds import NAMES, NUMBERS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
 from hammemo.tokens.vocabulary import Vocabulary
@@ -38,7 +39,7 @@ HUGE = 1.7e308
 
 def codes_of(n_ordered: int, n_names: int) -> ColumnCodes:
     """Return codes whose columns are numbers, then names: the base asks them for the owners of columns only."""
-    kinds = "n" * n_ordered + "s" * n_names
+    kinds = (NUMBERS,) * n_ordered + (NAMES,) * n_names
     nothing = Contexts(np.empty((0, len(kinds)), object))
     return ColumnCodes.chosen(kinds, nothing, np.empty(0, np.int64), np.empty((0, 2), np.int64), 0)
 

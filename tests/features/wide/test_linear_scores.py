@@ -12,7 +12,8 @@ from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide import fit_scores as fitting
 from hammemo.features.wide.choose_columns import choose_narrowing
 from hammemo.features.wide.scaling import UNIT, Scaling
-from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.column_kinds import NUMBERS
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.packed_rows import NumberEntries, pack_rows, unpack_rows
 
@@ -55,7 +56,7 @@ def test_scores_are_exact_sums_of_whole_numbers() -> None:
     X = make_table(rng, 50, 200, 0.3)
     labels = (np.nan_to_num(X[:, 3]) > 0).astype(int)
     examples = Examples.of_arrays(pack_rows(X), labels)
-    found = choose_narrowing(ColumnSchema(200, kinds="n" * 200).as_packed(), examples, 0)
+    found = choose_narrowing(Columns((NUMBERS,) * 200).as_packed(), examples, 0)
     scores = found.scores
     assert scores is not None
     entries = read(X)
@@ -112,7 +113,7 @@ def test_columns_that_tell_are_chosen_and_noise_is_not() -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(100, 2000))
     labels = (X[:, 70] + X[:, 1234] > 0).astype(int)
-    columns = ColumnSchema(2000, kinds="n" * 2000).as_packed()
+    columns = Columns((NUMBERS,) * 2000).as_packed()
     found = choose_narrowing(columns, Examples.of_arrays(pack_rows(X), labels), 0)
     assert {70, 1234} <= set(found.chosen.tolist())
     assert len(found.chosen) <= 4
@@ -126,7 +127,7 @@ def test_one_row_less_changes_few_chosen_columns() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(200, 1000))
     labels = (X[:, 100:108].sum(axis=1) > 0).astype(int)
-    columns = ColumnSchema(1000, kinds="n" * 1000).as_packed()
+    columns = Columns((NUMBERS,) * 1000).as_packed()
     whole = choose_narrowing(columns, Examples.of_arrays(pack_rows(X), labels), 0).chosen
     for gone in range(5):
         left = np.delete(np.arange(200), gone)

@@ -12,7 +12,8 @@ from scipy import sparse
 
 from hammemo.features.wide import products
 from hammemo.features.wide.choose_columns import choose_narrowing
-from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.column_kinds import NUMBERS
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.packed_rows import pack_rows
 
@@ -119,7 +120,7 @@ def test_columns_that_tell_by_products_are_chosen(shape: str, *, are_numbers: bo
     rng = np.random.default_rng(5)
     X = rng.normal(size=(300, N_COLUMNS))
     targets = make_shape(shape, X)
-    columns = ColumnSchema(N_COLUMNS, kinds="n" * N_COLUMNS).as_packed()
+    columns = Columns((NUMBERS,) * N_COLUMNS).as_packed()
     if are_numbers:
         examples = Examples.of_arrays(pack_rows(X), targets)
         narrowing = choose_narrowing(columns, examples, 0, targets=targets)
@@ -133,7 +134,7 @@ def test_columns_that_tell_by_products_are_chosen(shape: str, *, are_numbers: bo
 
 @pytest.mark.parametrize("n_rows", [30, 60, 300])
 def test_products_of_noise_choose_nothing(n_rows: int) -> None:
-    columns = ColumnSchema(N_COLUMNS, kinds="n" * N_COLUMNS).as_packed()
+    columns = Columns((NUMBERS,) * N_COLUMNS).as_packed()
     for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.standard_t(2, size=(n_rows, N_COLUMNS))  # with far values

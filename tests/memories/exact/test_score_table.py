@@ -20,6 +20,7 @@ from hammemo.memories import Exact
 from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
+from hammemo.tokens.column_kinds import NAMES, NUMBERS
 from hammemo.votes import LogLinear
 from twins import additive as plain_additive
 from twins import codes as plain_codes
@@ -171,7 +172,12 @@ def test_compiled_steps_are_those_of_the_plain_twin(seed: int) -> None:
     cuts = tuple(np.unique(rng.integers(-5, 6, rng.integers(0, 9)) / 2) for _ in range(n_ordered))
     pairs = rng.integers(0, n_ordered, (rng.integers(0, 4), 2))
     codes = ColumnCodes(
-        "n" * n_ordered + "s" * n_names, cuts, (np.empty((0, 16), np.uint8),) * n_names, bytes(16), pairs, cuts
+        (NUMBERS,) * n_ordered + (NAMES,) * n_names,
+        cuts,
+        (np.empty((0, 16), np.uint8),) * n_names,
+        bytes(16),
+        pairs,
+        cuts,
     )
     values = rng.integers(-7, 8, (30, n_ordered)) / 2
     values[rng.random(values.shape) < 0.1] = np.nan

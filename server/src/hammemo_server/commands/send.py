@@ -240,13 +240,13 @@ def _compare(client: Client, model: str, rows: list[Any], labels: list[Any]) -> 
     """Compare a table with the model that a server has now."""
     from hammemo.edits.editing import name_columns
     from hammemo.files.models import load
-    from hammemo.tokens.columns import ColumnKind
+    from hammemo.tokens.column_kinds import ColumnKind
 
     with TemporaryDirectory() as folder:
         client.download(model, f"{folder}/model")
         learner = load(f"{folder}/model")
     name_columns(learner, None)  # rows of a server have no names
-    dates = [j for j, kind in enumerate(learner.state.columns.letters) if kind == ColumnKind.DATES]
+    dates = [j for j, kind in enumerate(learner.state.columns.kinds) if kind is ColumnKind.DATES]
     table = [list(row) for row in rows]
     for row in table:
         for j in dates:

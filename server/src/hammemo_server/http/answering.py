@@ -81,7 +81,8 @@ class ReadyVersion:
         number of labels."""
         self._h = int(model.n_features_in_)
         self._n_labels = 0 if self.predicts_numbers else len(model.memory_.labels)
-        self._short_way = _SHORT_WAY if model.state.columns.kinds is None else _SHORT_WAY | {float}
+        has_ordered = model.state.columns.has_ordered
+        self._short_way = _SHORT_WAY | {float} if has_ordered else _SHORT_WAY
 
     @property
     def predicts_numbers(self) -> bool:
@@ -271,7 +272,7 @@ class ReadyVersion:
 
     def _ask(self, ask: str, rows: list[list[Token]], *arguments: Any, **options: Any) -> Any:
         """Return what the model answers to some rows."""
-        is_plain = self.model.state.columns.kinds is None and all(
+        is_plain = not self.model.state.columns.has_ordered and all(
             _SHORT_WAY.issuperset(map(type, row)) for row in rows
         )
         # of lists of integers and strings less is checked

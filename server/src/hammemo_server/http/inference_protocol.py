@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
 from hammemo.estimators.classifiers import MemoryClassifier
-from hammemo.tokens.columns import ColumnKind
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer, Call, Refused
@@ -51,16 +50,15 @@ async def _metadata(service: Service, call: Call) -> Answer:
     _check_version(call, str(version))
     width = int(model.n_features_in_) if model.state.cutting is None else -1
     names = hosted.settings.column_names
-    kinds = model.state.columns.kinds or ColumnKind.NAMES * max(width, 0)
     inputs: list[dict[str, object]] = [{"name": "rows", "datatype": "BYTES", "shape": [-1, width]}]
     if names is not None and len(names) > 1:
         inputs = [
             {
                 "name": name,
-                "datatype": "BYTES" if kind == ColumnKind.NAMES else "FP64",
+                "datatype": "FP64" if kind.is_ordered else "BYTES",
                 "shape": [-1],
             }
-            for name, kind in zip(names, kinds, strict=True)
+            for name, kind in zip(names, model.state.columns.kinds, strict=True)
         ]
     labels = "FP64"
     if isinstance(model, MemoryClassifier):

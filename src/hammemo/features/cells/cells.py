@@ -19,11 +19,12 @@ from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
-from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, split_cuts, split_names, values_of
+from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, part_names, split_cuts, split_names, values_of
 from hammemo.features.cells.forest import Forest, cut_shares, forest_arrays, restored_forest
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS, Site
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind, find_names, find_ordered
+from hammemo.tokens.column_letters import decode_letters, encode_letters
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import NAME_BYTES
 from hammemo.tokens.user_input import contexts_with_numbers
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo._arrays.types import Array, Floats
+    from hammemo._arrays.types import Array, Bools, Floats
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.zones import Zones
 
 _MOST_TUPLES = 2**12
@@ -51,8 +53,8 @@ class Cells:
 
     Parameters
     ----------
-    kinds : str
-        One letter for each column: names (s), numbers (n), moments (d).
+    kinds : tuple of ColumnKind
+        What each column holds.
     missing_is_cell : bool
         Whether missing numbers match each other; else they match nothing.
     ranges : tuple of ndarray of float64
@@ -64,21 +66,22 @@ class Cells:
     --------
     >>> import numpy as np
     >>> from hammemo.features.cells import Cells
+    >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> from hammemo.tokens.contexts import Contexts
-    >>> cells = Cells("sn", True, (np.empty(0), np.array([30.0, 50.0])))
+    >>> cells = Cells((ColumnKind.NAMES, ColumnKind.NUMBERS), True, (np.empty(0), np.array([30.0, 50.0])))
     >>> rows = Contexts.of([["a", 12.5], ["b", 50]])
     >>> asked = cells.of(rows)
     >>> asked.vocabulary.tolist(), asked.ranks.tolist()
     ([0, 2, 'a', 'b'], [[2, 0], [3, 1]])
     """
 
-    kinds: str
+    kinds: ColumnKinds
     missing_is_cell: bool
     ranges: tuple[Floats, ...]
     narrowing: Narrowing | None = field(default=None, kw_only=True)
 
     @property
-    def table_kinds(self) -> str:
+    def table_kinds(self) -> ColumnKinds:
         """The kinds of the columns of the table."""
         return self.kinds if self.narrowing is None else self.narrowing.kinds
 
@@ -100,6 +103,11 @@ class Cells:
         """Return the same for examples that are counted, or forgotten, or that weights are fitted to."""
         return examples if self.narrowing is None else self.narrowing.learn(examples)
 
+    @cached_property
+    def _is_name(self) -> Bools:
+        """Whether each column holds names."""
+        return ~find_ordered(self.kinds)
+
     @property
     def h(self) -> int:
         """How many positions a context of cells has."""
@@ -108,13 +116,13 @@ class Cells:
     @property
     def names(self) -> list[int]:
         """Which columns hold names."""
-        return [j for j, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        return find_names(self.kinds)
 
     def of(self, contexts: Contexts) -> Contexts:
         """Return the contexts of cells of rows."""
         contexts = self.ask(contexts)
         h = len(self.kinds)
-        names = np.array([kind == ColumnKind.NAMES for kind in self.kinds])
+        names = self._is_name
         used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
         used[contexts.ranks[:, names]] = True
         kept = contexts.vocabulary.keep(used[:-1])
@@ -175,13 +183,13 @@ class Cells:
         """Return what a column holds: a name, a moment as text, or the range of a number."""
         if isinstance(token, str):
             return token
-        if self.kinds[j] == ColumnKind.DATES:
+        if self.kinds[j] is ColumnKind.DATES:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
-        return token if self.kinds[j] == ColumnKind.NAMES else self.range_of(j, token)
+        return token if self.kinds[j] is ColumnKind.NAMES else self.range_of(j, token)
 
     def range_of(self, j: int, token: Any) -> str | None:
         """Return the range that a number or a moment of a column lies in; None for a name."""
-        if self.kinds[j] == ColumnKind.NAMES or isinstance(token, str):
+        if self.kinds[j] is ColumnKind.NAMES or isinstance(token, str):
             return None
         return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
 
@@ -207,7 +215,7 @@ class Cells:
         described = {} if self.narrowing is None else {"narrowing": self.narrowing.described()}
         return {
             **described,
-            "kinds": self.kinds,
+            "kinds": encode_letters(self.kinds),
             "missing_is_cell": self.missing_is_cell,
             "last_word": 0,
             "trees": False,
@@ -227,8 +235,9 @@ class Cells:
     @staticmethod
     def restored(described: dict[str, Any], stored: StoredArrays) -> Cells:
         """Return the cells of a file, checked: undo `described` and `arrays`."""
-        kinds, last = described["kinds"], described["last_word"]
-        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(ColumnKind):
+        last = described["last_word"]
+        kinds = decode_letters(described["kinds"], ColumnKind)
+        if not 0 < len(kinds) <= MAX_POSITIONS:
             raise ValueError("the kinds of its columns are not valid")
         if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
             raise ValueError("what it says of its cells is neither true nor false")
@@ -310,7 +319,7 @@ class TreeCells(Cells):
 
     def shown(self, j: int, token: Any) -> Any:
         """Return what a column holds: a name, a number, or a moment as text."""
-        return super().shown(j, token) if self.kinds[j] == ColumnKind.DATES else token
+        return super().shown(j, token) if self.kinds[j] is ColumnKind.DATES else token
 
     def column_shares(self, contexts: Contexts) -> Floats:
         """Return the share of each column of the table in what each position of the cells of rows says.
@@ -347,14 +356,15 @@ class TreeCells(Cells):
         return found
 
 
-def range_text(kind: str, cuts: Floats, place: int) -> str:
+def range_text(kind: ColumnKind, cuts: Floats, place: int) -> str:
     """Return a range of a column of numbers or moments as it is shown; `place` is its number, from 0.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.features.cells import range_text
-    >>> [range_text("n", np.array([30.0, 49.5]), place) for place in range(3)]
+    >>> from hammemo.tokens.column_kinds import ColumnKind
+    >>> [range_text(ColumnKind.NUMBERS, np.array([30.0, 49.5]), place) for place in range(3)]
     ['below 30', '30 to 49.5', 'from 49.5']
     """
     texts = _cut_texts(kind, cuts)
@@ -364,18 +374,18 @@ def range_text(kind: str, cuts: Floats, place: int) -> str:
     return f"{low} to {high}"
 
 
-def _cut_texts(kind: str, cuts: Floats) -> list[str]:
+def _cut_texts(kind: ColumnKind, cuts: Floats) -> list[str]:
     """Return cuts as they are shown: moments by their day where that tells them apart."""
-    if kind != ColumnKind.DATES:
+    if kind is not ColumnKind.DATES:
         return [f"{cut:.4g}" for cut in cuts.tolist()]
     moments = cuts.astype(np.int64).astype("datetime64[us]")
     days = moments.astype("datetime64[D]")
     return [str(moment) for moment in (days if len(np.unique(days)) == len(days) else moments.astype("datetime64[s]"))]
 
 
-def _checked_tuples(told: Any, kinds: str) -> tuple[Site, ...]:
+def _checked_tuples(told: Any, kinds: ColumnKinds) -> tuple[Site, ...]:
     """Return tuples of columns of names from a file, or refuse what is none."""
-    names = {j for j, kind in enumerate(kinds) if kind == ColumnKind.NAMES}
+    names = set(find_names(kinds))
     if not isinstance(told, list) or len(told) > _MOST_TUPLES or not all(isinstance(site, list) for site in told):
         raise ValueError("its tuples of columns are not valid")
     for site in told:
@@ -387,9 +397,9 @@ def _checked_tuples(told: Any, kinds: str) -> tuple[Site, ...]:
     return tuple(map(tuple, told))
 
 
-def restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+def restored_codes(kinds: ColumnKinds, stored: StoredArrays) -> ColumnCodes:
     """Return the codes of a file, checked: undo `code_arrays`."""
-    n_ordered = sum(6 if kind == ColumnKind.DATES else 1 for kind in kinds if kind != ColumnKind.NAMES)
+    n_ordered = sum(len(part_names(kind)) for kind in kinds if kind.is_ordered)
     cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
     cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
     hash_lengths = stored.take("hash_cut_lengths", "uint8", (n_ordered,)).tolist()

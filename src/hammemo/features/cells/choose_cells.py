@@ -15,9 +15,9 @@ from hammemo._progress import progress_bar
 from hammemo.features.additive.fit_classes import fit_class_base
 from hammemo.features.additive.label_base import LabelBase
 from hammemo.features.cells.cells import Cells, TreeCells
-from hammemo.features.cells.column_codes import LEAST_ROWS, ColumnCodes, quantile_cuts, values_of
+from hammemo.features.cells.column_codes import LEAST_ROWS, ColumnCodes, part_names, quantile_cuts, values_of
 from hammemo.features.cells.forest import grown_forest
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Floats, Ints, Words
     from hammemo.features.wide.narrowing import Narrowing
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
 
 GROWING_ROWS: Final = 20_000
@@ -38,7 +39,7 @@ _RANGES: Final = 16
 
 
 def chosen_cells(
-    kinds: str,
+    kinds: ColumnKinds,
     examples: Examples,
     seed: int,
     *,
@@ -98,21 +99,22 @@ def _base(
     return LabelBase(function, examples.labels, examples.label_counts())
 
 
-def _ranges(kinds: str, contexts: Contexts, counts: Ints) -> tuple[Floats, ...]:
+def _ranges(kinds: ColumnKinds, contexts: Contexts, counts: Ints) -> tuple[Floats, ...]:
     """Return the cuts between the ranges of each column, none for names."""
     return tuple(
-        np.empty(0) if kind == ColumnKind.NAMES else quantile_cuts(values, counts, _RANGES - 1, LEAST_ROWS)
+        quantile_cuts(values, counts, _RANGES - 1, LEAST_ROWS) if kind.is_ordered else np.empty(0)
         for kind, values in zip(kinds, values_of(contexts).T, strict=True)
     )
 
 
-def _pairs(kinds: str, seed: int) -> Ints:
+def _pairs(kinds: ColumnKinds, seed: int) -> Ints:
     """Return pairs of ordered columns, at most `_MAX_PAIRS`, drawn by the seed; parts of dates are in none."""
     ordered, place = [], 0
     for kind in kinds:
-        if kind == ColumnKind.NUMBERS:
+        if kind is ColumnKind.NUMBERS:
             ordered.append(place)
-        place += 6 if kind == ColumnKind.DATES else int(kind == ColumnKind.NUMBERS)
+        if kind.is_ordered:
+            place += len(part_names(kind))
     n = len(ordered)
     if n * (n - 1) // 2 <= _MAX_PAIRS:
         firsts, seconds = np.triu_indices(n, 1)

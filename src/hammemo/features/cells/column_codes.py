@@ -19,7 +19,7 @@ import numpy as np
 from hammemo import _native
 from hammemo._arrays.integers import distinct_numbers, narrow
 from hammemo._versions import cached_property
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind, find_names
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.distinct import distinct_examples, example_words
 from hammemo.tokens.hashing import NAME_BYTES, key_words, mix, name_hashes
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Array, Floats, Ints, Words
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
@@ -76,18 +77,19 @@ def values_of(contexts: Contexts) -> Floats:
     return values
 
 
-def ordered_parts(kind: str, values: Floats) -> list[Floats]:
+def ordered_parts(kind: ColumnKind, values: Floats) -> list[Floats]:
     """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.features.cells.column_codes import ordered_parts
+    >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> noon = np.datetime64("2026-11-16T12:00", "us").astype(np.int64)
-    >>> [part.tolist() for part in ordered_parts("d", np.array([float(noon)]))][1:]
+    >>> [part.tolist() for part in ordered_parts(ColumnKind.DATES, np.array([float(noon)]))][1:]
     [[2026.0], [11.0], [16.0], [0.0], [12.0]]
     """
-    if kind != ColumnKind.DATES:
+    if kind is not ColumnKind.DATES:
         return [values]
     lacking = np.isnan(values)
     moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
@@ -102,9 +104,9 @@ def ordered_parts(kind: str, values: Floats) -> list[Floats]:
     return [values, *(np.where(lacking, np.nan, part.astype(np.float64)) for part in parts)]
 
 
-def part_names(kind: str) -> tuple[str, ...]:
+def part_names(kind: ColumnKind) -> tuple[str, ...]:
     """Return what follows the name of a column in the names of its ordered columns."""
-    return _DATE_PARTS if kind == ColumnKind.DATES else ("",)
+    return _DATE_PARTS if kind is ColumnKind.DATES else ("",)
 
 
 def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band: float = _BAND) -> Floats:
@@ -201,8 +203,8 @@ class ColumnCodes:
 
     Parameters
     ----------
-    kinds : str
-        One letter for each column of the table.
+    kinds : tuple of ColumnKind
+        What each column of the table holds.
     cuts : sequence of ndarray of float64
         For each ordered column, a date having six, the cuts, ascending.
     names : sequence of ndarray of uint8, shape (n, NAME_BYTES)
@@ -215,7 +217,7 @@ class ColumnCodes:
         For each ordered column, the few cuts by which rows are hashed.
     """
 
-    kinds: str
+    kinds: ColumnKinds
     cuts: tuple[Floats, ...]
     names: tuple[NDArray[np.uint8], ...]
     name_key: bytes
@@ -223,7 +225,7 @@ class ColumnCodes:
     hash_cuts: tuple[Floats, ...]
 
     @classmethod
-    def chosen(cls, kinds: str, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
+    def chosen(cls, kinds: ColumnKinds, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
         key = struct.pack("<QQ", *key_words(seed, "names of trees"))
         n_bits = int(counts.sum()).bit_length()
@@ -231,16 +233,21 @@ class ColumnCodes:
         ordered: list[Floats] = []
         of_names: list[Ints] = []
         for kind, ranks, values in zip(kinds, contexts.ranks.T, values_of(contexts).T, strict=True):
-            if kind == ColumnKind.NAMES:
-                of_names.append(ranks)
-            else:
+            if kind.is_ordered:
                 ordered += ordered_parts(kind, values)
+            else:
+                of_names.append(ranks)
         counted = [CountedValues.of(part, counts) for part in ordered]
         cuts = tuple(map(_placed, counted))
         names = tuple(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key) for ranks in of_names)
         first = max(2, -(-n_bits // max(len(ordered), 1)))
         enough = _TOLD_APART * _n_distinct(contexts.ranks.T)
         return cls(kinds, cuts, names, key, pairs, _hash_cuts(ordered, counted, of_names, first, enough))
+
+    @cached_property
+    def name_places(self) -> list[int]:
+        """The places of the columns of names in the table."""
+        return find_names(self.kinds)
 
     @property
     def n_ordered(self) -> int:
@@ -254,7 +261,7 @@ class ColumnCodes:
 
     def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows: shape (m, columns)."""
-        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        named = self.name_places
         ranks = contexts.ranks[:, named]
         used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
         used[ranks] = True
@@ -299,7 +306,7 @@ class ColumnCodes:
         that moves.
         """
         contexts = examples.contexts
-        named = [place for place, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        named = self.name_places
         numbers = Vocabulary(np.arange(MAX_CUTS + 2))
         vocabulary = contexts.vocabulary.union(numbers)
         names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
@@ -330,8 +337,8 @@ class ColumnCodes:
 
     def owners(self) -> list[tuple[int, ...]]:
         """Return, for each column of bytes, which columns of the table it is made of."""
-        ordered = [j for j, kind in enumerate(self.kinds) if kind != ColumnKind.NAMES for _ in part_names(kind)]
-        names = [j for j, kind in enumerate(self.kinds) if kind == ColumnKind.NAMES]
+        ordered = [j for j, kind in enumerate(self.kinds) if kind.is_ordered for _ in part_names(kind)]
+        names = self.name_places
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
@@ -371,7 +378,7 @@ class ColumnCodes:
         parts = [
             part
             for kind, values in zip(self.kinds, values_of(contexts).T, strict=True)
-            if kind != ColumnKind.NAMES
+            if kind.is_ordered
             for part in ordered_parts(kind, values)
         ]
         return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)

@@ -40,7 +40,7 @@ from hammemo.features.wide.products import (
 )
 from hammemo.features.wide.scaling import Scaling
 from hammemo.kernels.sites import MAX_SITES
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.hashing import key_words
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
@@ -48,7 +48,8 @@ from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats, Ints
     from hammemo.features.wide.products import Measure, SumProducts
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.columns import Columns
     from hammemo.tokens.contexts import Examples
 
 MOST_CHOSEN: Final = 48
@@ -71,7 +72,7 @@ _MOST_PRODUCTS: Final = 2**28
 
 
 def choose_narrowing(
-    columns: ColumnSchema,
+    columns: Columns,
     examples: Examples,
     seed: int,
     *,
@@ -83,7 +84,7 @@ def choose_narrowing(
     `targets` are those of regression, row by row.
     """
     fold_key = int(key_words(seed, "folds of wide rows")[0])
-    plain = Narrowing(columns.letters, columns.packed, np.arange(0), None, fold_key)
+    plain = Narrowing(columns.kinds, columns.packed, np.arange(0), None, fold_key)
     plain = plain.with_chosen(plain.numbers[:_FIRST_COLUMNS])
     rows, _, counts = distinct_examples(examples, seed)
     if not len(rows):
@@ -226,7 +227,7 @@ def _standardize(targets: Array, counts: Ints) -> Floats:
     return np.asarray(left / spread if spread > 0 else 0.0 * left)
 
 
-def refuse_many_names(kinds: str) -> None:
+def refuse_many_names(kinds: ColumnKinds) -> None:
     """Refuse a table with more columns of names than sites are compared: no few of them are chosen, as of numbers."""
     n_names = kinds.count(ColumnKind.NAMES)
     if n_names > MAX_SITES:
@@ -237,6 +238,6 @@ def refuse_many_names(kinds: str) -> None:
         )
 
 
-def is_wide(kinds: str) -> bool:
+def is_wide(kinds: ColumnKinds) -> bool:
     """Return whether so many columns are numbers that they are not all looked at one by one."""
     return kinds.count(ColumnKind.NUMBERS) > MOST_PLAIN_COLUMNS

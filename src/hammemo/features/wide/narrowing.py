@@ -15,7 +15,9 @@ import numpy as np
 from hammemo._versions import Cached, cached_property
 from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.wide.scores import LinearScores
-from hammemo.tokens.columns import LARGEST, ColumnKind
+from hammemo.tokens.column_kinds import NUMBERS, ColumnKind
+from hammemo.tokens.column_letters import decode_letters, encode_letters
+from hammemo.tokens.column_values import LARGEST
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, vocabulary_hashes
 from hammemo.tokens.packed_rows import MOST_COLUMNS, NumberEntries, unpack_rows
@@ -24,6 +26,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.vocabulary import Vocabulary
 
 _MOST_SCORES: Final = 256
@@ -35,8 +38,8 @@ class Narrowing(Cached):
 
     Parameters
     ----------
-    kinds : str
-        The kind of each column of the table, as in `ColumnSchema`.
+    kinds : tuple of ColumnKind
+        The kind of each column of the table.
     packed : bool
         Whether a row is one token (:mod:`hammemo.tokens.packed_rows`); then all columns are numbers.
     chosen : ndarray of int64
@@ -47,7 +50,7 @@ class Narrowing(Cached):
         What the folds of rows are hashed with.
     """
 
-    kinds: str
+    kinds: ColumnKinds
     packed: bool
     chosen: Ints
     scores: LinearScores | None
@@ -83,7 +86,7 @@ class Narrowing(Cached):
 
     @property
     def _is_number(self) -> Array:
-        return np.asarray(np.frombuffer(self.kinds.encode(), np.uint8) == ord(ColumnKind.NUMBERS))
+        return np.fromiter((kind is NUMBERS for kind in self.kinds), bool, self.n)
 
     @property
     def n_scores(self) -> int:
@@ -91,10 +94,10 @@ class Narrowing(Cached):
         return 0 if self.scores is None else self.scores.outputs
 
     @property
-    def narrow_kinds(self) -> str:
+    def narrow_kinds(self) -> ColumnKinds:
         """The kinds of the columns of narrow rows."""
-        others = "".join(self.kinds[j] for j in self.others.tolist())
-        return others + ColumnKind.NUMBERS * (len(self.chosen) + self.n_scores)
+        others = tuple(self.kinds[j] for j in self.others.tolist())
+        return others + (NUMBERS,) * (len(self.chosen) + self.n_scores)
 
     @property
     def places(self) -> list[int | None]:
@@ -195,7 +198,7 @@ class Narrowing(Cached):
     def described(self) -> dict[str, Any]:
         """Return what is no array, ready for JSON."""
         return {
-            "kinds": None if self.packed else self.kinds,
+            "kinds": None if self.packed else encode_letters(self.kinds),
             "columns": self.n,
             "scores": self.n_scores,
             "exponent": 0 if self.scores is None else self.scores.exponent,
@@ -219,16 +222,14 @@ class Narrowing(Cached):
             raise ValueError("what it says of its wide table is no whole number")
         if not 2 <= n <= MOST_COLUMNS or not 0 <= n_scores <= _MOST_SCORES:
             raise ValueError("its wide table has an impossible number of columns or scores")
-        kinds = described["kinds"]
-        packed = kinds is None
-        if packed:
-            kinds = ColumnKind.NUMBERS * n
-        if not isinstance(kinds, str) or len(kinds) != n or not set(kinds) <= set(ColumnKind):
+        packed = described["kinds"] is None
+        kinds = (NUMBERS,) * n if packed else decode_letters(described["kinds"], ColumnKind)
+        if len(kinds) != n:
             raise ValueError("the kinds of the columns of its wide table are not valid")
         chosen = stored.take("chosen", "int64", (None,))
         if len(chosen) < 2 or (np.diff(chosen) <= 0).any() or not 0 <= chosen[0] <= chosen[-1] < n:
             raise ValueError("the chosen columns of its wide table are not ascending, or not in it")
-        if any(kinds[j] != ColumnKind.NUMBERS for j in chosen.tolist()):
+        if any(kinds[j] is not NUMBERS for j in chosen.tolist()):
             raise ValueError("a chosen column of its wide table holds no numbers")
         scores = None
         if n_scores:

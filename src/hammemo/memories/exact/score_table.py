@@ -25,7 +25,7 @@ from hammemo._versions import cached_property
 from hammemo.features.cells.forest import LEAF, LEVELS, Forest
 from hammemo.memories.exact.live.numbers import Numbers
 from hammemo.memories.ranker import AdditiveRanker, Ranker, SingleScores, single_answer
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -327,7 +327,7 @@ class TreeRanker(AdditiveRanker):
         coder = cells.codes.coder
         score_names = names_table.write_one
         h = len(cells.kinds)
-        is_name = [kind == ColumnKind.NAMES for kind in cells.kinds]
+        is_name = [not kind.is_ordered for kind in cells.kinds]
         at_names = cells.names
         at_numbers = [j for j in range(h) if not is_name[j]]
         name_coders = [

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept_documents import StreamFacts
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tasks.labels.settings import ModelSettings
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
     from hammemo.votes.tree_label_weights import WeightedRows
 
 CHOICE_ROWS: Final = 2**17
@@ -105,7 +105,7 @@ def keep_layout(state: LabelState) -> Layout:
 
 def choose(
     settings: ModelSettings,
-    columns: ColumnSchema,
+    columns: Columns,
     examples: Examples,
     seed: int,
     *,
@@ -116,9 +116,9 @@ def choose(
     With `quickly`, one fold is held out, however few examples there are.
     """
     if settings.kernel_is_automatic:
-        refuse_many_names(columns.letters)
+        refuse_many_names(columns.kinds)
     chosen = _Chosen.begun(settings, len(examples.labels))
-    if columns.kinds is not None:
+    if columns.has_ordered:
         grows = (
             isinstance(chosen.kernel, AutoSites)
             and isinstance(chosen.vote, LogLinear)
@@ -162,13 +162,13 @@ def choose(
 
 
 def choose_by_first_rows(
-    settings: ModelSettings, columns: ColumnSchema, batch: RowBatch | None, n_labels: int, seed: int
+    settings: ModelSettings, columns: Columns, batch: RowBatch | None, n_labels: int, seed: int
 ) -> LabelPlan:
     """Return the plan for what is learned in pieces: the first one cuts numbers, and nothing else can be chosen yet."""
     if settings.kernel_is_automatic:
-        refuse_many_names(columns.letters)
+        refuse_many_names(columns.kinds)
     chosen = _Chosen.begun(settings, n_labels)
-    if columns.kinds is not None and batch is not None:
+    if columns.has_ordered and batch is not None:
         narrowing = _narrowing(settings, columns, batch.examples, seed, with_scores=False)
         first = batch.examples if narrowing is None else narrowing.learn(batch.examples)
         is_cell = settings.missing != "empty"
@@ -184,20 +184,20 @@ def choose_by_first_rows(
 
 def _narrowing(
     settings: ModelSettings,
-    columns: ColumnSchema,
+    columns: Columns,
     examples: Examples,
     seed: int,
     *,
     with_scores: bool,
 ) -> Narrowing | None:
     """Return how the rows of a wide table become narrow; None for other tables, and where the kernel is given."""
-    if not (columns.packed or (settings.kernel_is_automatic and is_wide(columns.letters))):
+    if not (columns.packed or (settings.kernel_is_automatic and is_wide(columns.kinds))):
         return None
     return choose_narrowing(columns, examples, seed, with_scores=with_scores)
 
 
 def choose_by_stream(
-    settings: ModelSettings, columns: ColumnSchema, facts: StreamFacts, seed: int
+    settings: ModelSettings, columns: Columns, facts: StreamFacts, seed: int
 ) -> LabelPlan:
     """Return the plan for a stream, by what its first block tells."""
     chosen = _Chosen.begun(settings, facts.n_labels)
@@ -224,7 +224,7 @@ def choose_by_stream(
 
 
 def choose_like(
-    settings: ModelSettings, columns: ColumnSchema, layout: LabelState, n_labels: int
+    settings: ModelSettings, columns: Columns, layout: LabelState, n_labels: int
 ) -> LabelPlan:
     """Return the plan of a model that can be merged with another one: given parts as given, else those of the other."""
     memory = clone(layout.memory) if settings.memory_is_auto else settings.new_memory()
@@ -265,7 +265,7 @@ class _Chosen:
         return cls(resolved_kernel(settings.kernel, memory, vote), memory, vote, choices)
 
     def opened(
-        self, settings: ModelSettings, columns: ColumnSchema, seed: int, *, given: bool = False
+        self, settings: ModelSettings, columns: Columns, seed: int, *, given: bool = False
     ) -> LabelPlan:
         """Return the plan of these parts, with reasons for what is automatic, unless all of it was given."""
         choices = self.choices

@@ -26,7 +26,7 @@ from hammemo.explain.column_axes import (
 from hammemo.features.cells import MISSING_RANGE, token_values
 from hammemo.memories.exact import InSegments, SparseCounts
 from hammemo.tasks.labels.read import classes_of
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
@@ -120,11 +120,11 @@ def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
     """
     places = find_places(state.columns, columns)
     cases = _counted(state, places) or _kept(state, places)
-    kinds = state.columns.letters
+    kinds = state.columns.kinds
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
     size, axes = len(places) - 1, []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
-        if kinds[place] == ColumnKind.NAMES:
+        if kinds[place] is ColumnKind.NAMES:
             axes.append(name_axis(cases.tokens, ranks, totals, MOST_VALUES[size]))
         elif cases.are_ranges:
             axes.append(_ranges(state, place, cases.tokens, ranks))

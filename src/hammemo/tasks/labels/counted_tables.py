@@ -17,7 +17,7 @@ from hammemo.tasks.labels.count import add_batches, declare, settle
 from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.size_warning import warn_if_large
 from hammemo.tasks.labels.weigh import check_class_weight, weigh
-from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
     from hammemo.tokens.token_types import TokenTypes
     from hammemo.tokens.zones import Zones
 
@@ -42,11 +43,10 @@ class TableFacts:
     ----------
     names : tuple of str
         The columns.
-    kinds : str or None
-        Their kinds; None where all are names.
-    types : str
-        How their values came (:mod:`hammemo.tokens.column_evidence`).
-    learnt : TokenTypes
+    kinds : tuple of ColumnKind
+    types : tuple of ColumnType
+        How their values came.
+    token_types : TokenTypes
     labels : Vocabulary
         All labels.
     label_dtype : dtype
@@ -58,19 +58,19 @@ class TableFacts:
     """
 
     names: tuple[str, ...]
-    kinds: str | None
-    types: str
-    learnt: TokenTypes
+    kinds: ColumnKinds
+    types: ColumnTypes
+    token_types: TokenTypes
     labels: Vocabulary
     label_dtype: np.dtype[Any]
     store: ModelStore | None
     seed: int
     zones: Zones
 
-    def columns(self) -> ColumnSchema:
+    def columns(self) -> Columns:
         """Return the columns of the table."""
         names = object_array(self.names)
-        return ColumnSchema(len(names), names, self.kinds, self.types, self.learnt, self.zones)
+        return Columns(self.kinds, names, self.types, self.token_types, self.zones)
 
     def choice_rows(self) -> Examples:
         """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
@@ -87,7 +87,7 @@ class TableFacts:
 
 
 def room_for_rows(
-    settings: ModelSettings, columns: ColumnSchema, seed: int, layout: LabelState | None
+    settings: ModelSettings, columns: Columns, seed: int, layout: LabelState | None
 ) -> ModelStore | None:
     """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
 
@@ -107,7 +107,7 @@ def room_for_rows(
         settings.empty_store(columns.width, seed, vote),
     )
     if (room is None or room.kept is None) and (
-        columns.kinds is not None
+        columns.has_ordered
         or vote.fits_weights
         or isinstance(kernel, AutoSites)
         or memory.open(kernel.resolve(columns.n), seed).list_undecided()

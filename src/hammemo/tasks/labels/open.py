@@ -10,7 +10,7 @@ from hammemo.edits.column_changes import undecided
 from hammemo.edits.fit import start
 from hammemo.edits.task import RowBatch
 from hammemo.tasks.labels.choose import choose_by_first_rows
-from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def open_state(settings: ModelSettings, h: int) -> LabelState:
     """Return the state of a model of h columns that has learned nothing."""
-    columns = undecided(settings, ColumnSchema(h))
+    columns = undecided(settings, Columns.from_count(h))
     nothing = Examples.of(np.empty((0, h), object), np.empty(0, object))
     batch = RowBatch(nothing, columns, np.dtype(object), Vocabulary())
     plan = choose_by_first_rows(settings, columns, batch, 0, settings.seed())

@@ -210,7 +210,7 @@ def report_of(model: Any) -> Report:
     """Return the report of one version of a fitted model."""
     state: LabelState = model.state
     positions, kept, cells = state.layout.sites.positions, state.kept, state.layout.cells
-    counts, names = state.memory.label_counts, state.columns.listed()
+    counts, names = state.memory.label_counts, state.columns.list_names()
     return Report(
         n_examples=int(counts.sum()),
         n_labels=len(state.memory.labels),

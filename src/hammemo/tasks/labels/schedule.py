@@ -23,8 +23,8 @@ def chooses_by_first_rows() -> bool:
 def begins_again(state: LabelState, *, choose_again: bool) -> bool:
     """Return whether a state without rows has numbers to be cut by the next rows; names need no choice."""
     cells = state.layout.cells
-    has_cells = state.columns.kinds == (None if cells is None else cells.table_kinds)
-    return state.columns.kinds is not None and (choose_again or not has_cells)
+    has_cells = cells is not None and state.columns.kinds == cells.table_kinds
+    return state.columns.has_ordered and (choose_again or not has_cells)
 
 
 def is_choice_due(settings: ModelSettings, state: LabelState, since: int = 0) -> bool:

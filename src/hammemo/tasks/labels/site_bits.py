@@ -112,9 +112,9 @@ def site_bits(state: LabelState) -> SiteBits:
     n_columns = state.columns.n if cells is None else len(cells.kinds)
     sites = [("", (j,)) for j in range(n_columns)] if has_trees else state.layout.sites.described()
     listed = (
-        state.columns.listed()
+        state.columns.list_names()
         if narrowing is None
-        else narrowing.narrow_names(state.columns.listed())
+        else narrowing.narrow_names(state.columns.list_names())
     )
     shown = [kind or shown_site(site, listed) for kind, site in sites]
     return SiteBits(

@@ -27,7 +27,7 @@ from hammemo.tasks.labels.read import label_ends
 from hammemo.tasks.labels.scorer import check_probabilities
 from hammemo.tasks.labels.size_warning import watched
 from hammemo.tasks.labels.weigh import check_class_weight, fitted_vote, weigh
-from hammemo.tokens.column_schema import ColumnSchema
+from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
@@ -282,16 +282,16 @@ def _begun(
     target_dtype = common_label_dtype(*kinds)
     state = before
     if state is None:
-        columns, facts = ColumnSchema(h), _stream_facts(first, chosen)
+        columns, facts = Columns.from_count(h), _stream_facts(first, chosen)
         if layout is None:
             plan = choose_by_stream(settings, columns, facts, settings.seed())
         else:
             plan = choose_like_given(settings, columns, layout, facts.n_labels)
         state = start(settings, plan, columns, target_dtype, layout, documents=True)
-    learnt = TokenTypes.of(Contexts(first.tokens[:, None]), 1)
+    learnt = TokenTypes.from_contexts(Contexts(first.tokens[:, None]), 1)
     columns = replace(state.columns, types=None)  # the tokens of documents are names
     return state.with_changes(
-        columns=columns.also_learnt(learnt, first=state.holds_nothing)
+        columns=columns.with_tokens(learnt, first=state.holds_nothing)
     ), target_dtype
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
 
 _LARGEST: Final = 2**31 - 1
 """What trees grow by has 31 bits."""
@@ -63,7 +63,7 @@ NumberPlan: TypeAlias = "LayoutPlan[NumberLayout, NumberMemory, NumberVote]"
 
 def choose(
     settings: NumberSettings,
-    columns: ColumnSchema,
+    columns: Columns,
     examples: Examples,
     seed: int,
     *,
@@ -86,7 +86,7 @@ def choose(
 
 def choose_by_first_rows(
     settings: NumberSettings,
-    columns: ColumnSchema,
+    columns: Columns,
     batch: RowBatch | None,
     n_labels: int,
     seed: int,
@@ -101,7 +101,7 @@ def choose_by_first_rows(
 
 
 def choose_like(
-    settings: NumberSettings, columns: ColumnSchema, layout: NumberState, n_labels: int
+    settings: NumberSettings, columns: Columns, layout: NumberState, n_labels: int
 ) -> NumberPlan:
     """Choose what another model has chosen."""
     del settings, columns, n_labels
@@ -142,9 +142,9 @@ class _LayoutOfRows(NamedTuple):
     computed: RowsOfChoice
 
 
-def _choose_layout(columns: ColumnSchema, examples: Examples, seed: int) -> _LayoutOfRows:
+def _choose_layout(columns: Columns, examples: Examples, seed: int) -> _LayoutOfRows:
     """Return the layout that examples choose, and the distinct rows of it."""
-    kinds = columns.letters
+    kinds = columns.kinds
     refuse_many_names(kinds)
 
     # Wide tables become narrow: a few columns, and scores that sum up many.

@@ -20,7 +20,7 @@ from hammemo.explain.column_axes import (
     range_axis,
 )
 from hammemo.tasks.numbers.layout import extract_targets
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,8 @@ def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = Non
     axes = []
     for place, rank_place in zip(places, rank_places, strict=True):
         ranks = contexts.ranks[:, rank_place]
-        kind = state.columns.letters[place]
-        if kind == ColumnKind.NAMES:
+        kind = state.columns.kinds[place]
+        if kind is ColumnKind.NAMES:
             axes.append(name_axis(tokens, ranks, counts, most_values))
         else:
             axes.append(range_axis(kind, tokens, ranks, totals=counts, most=most_ranges))

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.memory import NumberMemory
     from hammemo.tasks.numbers.settings import NumberSettings
-    from hammemo.tokens.column_schema import ColumnSchema
+    from hammemo.tokens.columns import Columns
 
 
 def fit_table_of_numbers(
     settings: NumberSettings,
-    columns: ColumnSchema,
+    columns: Columns,
     kept: KeptRows,
     seed: int,
     count_all: Callable[[NumberState], NumberMemory],

@@ -28,7 +28,8 @@ from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, token_
 from hammemo.features.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.column_letters import decode_letters, encode_letters
 from hammemo.votes.number_answers import SeenRows
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hammemo.edits.task import ModelTask
     from hammemo.tasks.numbers.memory import NumberMemory
     from hammemo.tasks.numbers.vote import NumberVote
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
 
 NumberState: TypeAlias = "ModelState[NumberLayout, NumberMemory, NumberVote]"
@@ -158,7 +160,7 @@ class NumberLayout(Cached):
     narrowing: Narrowing | None = None
 
     @property
-    def table_kinds(self) -> str:
+    def table_kinds(self) -> ColumnKinds:
         """The kinds of the columns of the table."""
         return self.codes.kinds if self.narrowing is None else self.narrowing.kinds
 
@@ -199,7 +201,7 @@ class NumberLayout(Cached):
             described["narrowing"] = self.narrowing.described()
         return {
             **described,
-            "kinds": self.codes.kinds,
+            "kinds": encode_letters(self.codes.kinds),
             "center": self.center,
             "exponent": self.exponent,
             "last_word": self.last_word,
@@ -223,12 +225,13 @@ class NumberLayout(Cached):
     @classmethod
     def from_stored(cls, described: dict[str, Any], stored: StoredArrays) -> NumberLayout:
         """Return the layout of a file, checked: undo `describe` and `arrays`."""
-        kinds = described["kinds"]
+        kinds = decode_letters(described["kinds"], ColumnKind)
         center = described["center"]
         exponent = described["exponent"]
         mean = described["mean"]
         last_word = described["last_word"]
-        _check_kinds(kinds)
+        if not 0 < len(kinds) <= MAX_POSITIONS:
+            raise ValueError("the kinds of its columns are not valid")
         if type(center) is not float or not math.isfinite(center):
             raise ValueError("the center of its targets is not a number")
         is_unit = type(exponent) is int and abs(exponent) <= _LARGEST_EXPONENT
@@ -267,14 +270,6 @@ class NumberLayout(Cached):
     def digest(self) -> str:
         """BLAKE2b-256 of all that the layout is."""
         return array_digest(self.arrays(), json.dumps(self.describe(), sort_keys=True))
-
-
-def _check_kinds(kinds: Any) -> None:
-    """Refuse kinds of columns that cannot be those of a table."""
-    if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS:
-        raise ValueError("the kinds of its columns are not valid")
-    if not set(kinds) <= set(ColumnKind):
-        raise ValueError("the kinds of its columns are not valid")
 
 
 def _check_base(base: AdditiveBase, codes: ColumnCodes) -> None:

@@ -14,12 +14,13 @@ from hammemo.tasks.numbers.answer import compute_contributions, get_answers, rem
 from hammemo.tasks.numbers.errors import predict_held_out
 from hammemo.tasks.numbers.layout import NumberState, extract_targets
 from hammemo.tasks.numbers.memory import NumberRows
-from hammemo.tokens.columns import ColumnKind
+from hammemo.tokens.column_kinds import ColumnKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.votes.bounds import Bounds
 
 _MOST_ROWS: Final = 4000
@@ -93,7 +94,7 @@ class NumberReport(ReportText):
     """
 
     n_rows: int
-    kinds: str
+    kinds: ColumnKinds
     n_coefficients: int
     pairs: tuple[tuple[str, str], ...]
     """The pairs of columns of the base, by name."""
@@ -118,7 +119,7 @@ class NumberReport(ReportText):
         kept = state.kept
         names = _name_columns(state)
         if layout.narrowing is not None:
-            names = layout.narrowing.narrow_names(state.columns.listed())
+            names = layout.narrowing.narrow_names(state.columns.list_names())
         design = layout.base.design
         owners = [str(names[owner]) for owner in design.owners]
         held_out = None
@@ -203,7 +204,7 @@ class NumberReport(ReportText):
 
 def _name_columns(state: NumberState) -> list[str]:
     """Return the names of columns, or their places."""
-    return [str(name) for name in state.columns.listed() or range(state.columns.n)]
+    return [str(name) for name in state.columns.list_names() or range(state.columns.n)]
 
 
 def compute_importances(state: NumberState) -> Floats:
