@@ -46,7 +46,6 @@ UNFINISHED = frozenset(
     src/hammemo/kernels
     src/hammemo/planning
     src/hammemo/sources
-    src/hammemo/tasks
     src/hammemo/tokens
     src/hammemo/votes
     tests/support

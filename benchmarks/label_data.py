@@ -94,7 +94,7 @@ class LabelledText:
         """Return the first questions, tokens numbered."""
         return Contexts.of(self.names[self.queries[:n]])
 
-    def fitted_vote(self, vote: Vote, reader: Compiled, sites: Sites) -> Vote:
+    def fit_vote(self, vote: Vote, reader: Compiled, sites: Sites) -> Vote:
         """Return the vote, fitted to the first examples where it has weights."""
         fitted: Vote = clone(vote)
         n = min(fitted.sample_size(), len(self.X))

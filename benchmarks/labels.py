@@ -67,7 +67,7 @@ def race(
 
 
 def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int) -> Iterator[Row]:
-    vote = data.fitted_vote(VOTES[name], readers.dense, readers.model.sites_)
+    vote = data.fit_vote(VOTES[name], readers.dense, readers.model.sites_)
     live, dense = (readers.predictor(reader, vote) for reader in (readers.reader, readers.dense))
     ours, theirs = (predictor.view().scorer.ranker for predictor in (live, dense))
     some, every = (data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES))
@@ -144,7 +144,7 @@ def agreement(
 ) -> Row:
     """Ask every question of both readers, for the best label and for the best ten; return how many answers differ."""
     readers = TwoReaders.of(data.fitted(kernel))
-    fitted = data.fitted_vote(VOTES[vote], readers.dense, readers.model.sites_)
+    fitted = data.fit_vote(VOTES[vote], readers.dense, readers.model.sites_)
     live, dense = (fitted.ranker(reader, readers.model.sites_) for reader in (readers.reader, readers.dense))
     contexts = data.contexts()
     first, leading = live.winners(contexts), live.leaders(contexts, TOP)

@@ -259,14 +259,14 @@ def test_columns_are_looked_up_once_and_again_when_a_label_comes(tmp_path: Path,
     from hammemo.tasks.labels.masking import ListedLabels
 
     looked_up: list[int] = []
-    original = ListedLabels._looked_up
+    original = ListedLabels._find_among
 
     def counted(self: ListedLabels, labels: Any) -> Any:
         looked_up.append(1)
         return original(self, labels)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ListedLabels, "_looked_up", counted)
+        patch.setattr(ListedLabels, "_find_among", counted)
         save(shop, tmp_path / "shop.model")
         with serving.in_thread(tmp_path / "served") as running, Client(running.url) as client:
             client.upload("shop", tmp_path / "shop.model")

@@ -138,8 +138,8 @@ def test_listed_labels_keep_the_columns_of_few_versions() -> None:
     vocabularies = [Vocabulary.of([1, "a", "b", f"c{number}"]) for number in range(9)]
     for labels in vocabularies:
         assert listed.among(labels).tolist() == [True, False, True, False]
-        assert listed.among(labels) is listed.known(labels)
-    assert sum(listed.known(labels) is not None for labels in vocabularies) == 4
+        assert listed.among(labels) is listed.get_cached(labels)
+    assert sum(listed.get_cached(labels) is not None for labels in vocabularies) == 4
     with pytest.raises(ValueError, match="not a token"):
         ListedLabels([None])
 

@@ -68,14 +68,14 @@ def test_a_wrong_name_is_refused_everywhere_with_all_names(names: Names[Any]) ->
 
 def test_numbers_follow_a_name_and_kernels_are_joined() -> None:
     for text in ("suffixes:2", " suffixes:2 "):
-        assert repr(KERNELS.made(text)) == repr(Suffixes(2))
+        assert repr(KERNELS.make(text)) == repr(Suffixes(2))
     clf = MemoryClassifier("suffixes:2+skip-pairs:3", vote="sum").fit(X, Y)
-    assert clf.sites_.positions == (Suffixes(2) + KERNELS.made("skip-pairs:3")).resolve(4).positions
+    assert clf.sites_.positions == (Suffixes(2) + KERNELS.make("skip-pairs:3")).resolve(4).positions
     for wrong in ("suffixes:x", "suffixes:2:3:4", "positional:1", "pairs+", "", "auto+pairs", "positions"):
         with pytest.raises(ValueError, match="is not known"):
-            KERNELS.made(wrong)
+            KERNELS.make(wrong)
     with pytest.raises(ValueError, match="is not known"):
-        VOTES.made("sum+mean")
+        VOTES.make("sum+mean")
     with pytest.raises(Malformed, match="at most 200 characters"):
         Settings.from_client({"columns": 4, "kernel": "+".join(["pairs"] * 99)}, Limits())
 

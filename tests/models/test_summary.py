@@ -12,7 +12,7 @@ from hammemo import MemoryClassifier, load, save
 from hammemo.edits.editing import take_state
 from hammemo.files.contents import file_bytes
 from hammemo.files.descriptions import parse_held_out
-from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.choose import get_held_out
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def test_a_layout_that_was_given_has_no_figure() -> None:
     clf = MemoryClassifier().fit(NAMES, NAME_LABELS)
     shard, other = clf.empty_like(), MemoryClassifier().partial_fit(NAMES, NAME_LABELS, layout=clf)
     for model in (shard, other, MemoryClassifier().fit(NAMES[:20], NAME_LABELS[:20])):
-        assert held_out(model.state) is None
+        assert get_held_out(model.state) is None
         assert "not measured" in model.report().summary()
     assert "stale" not in clf.report().summary()
 

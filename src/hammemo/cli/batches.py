@@ -23,7 +23,7 @@ from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.reading_notes import name_columns_in_warnings
 from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
-from hammemo.tasks.labels.automatic import chooses_sites, resolved_vote, stream_kernel
+from hammemo.tasks.labels.automatic import chooses_sites, make_vote, stream_kernel
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, joined
@@ -105,7 +105,7 @@ class CountedDocuments:
 def _chooses(model: MemoryClassifier) -> bool:
     """Return whether the model chooses what it compares."""
     memory = model.settings().new_memory()
-    return is_auto(model.kernel) and chooses_sites(memory, resolved_vote(model.vote, memory))
+    return is_auto(model.kernel) and chooses_sites(memory, make_vote(model.vote, memory))
 
 
 def declared(model: Any) -> set[Any]:

@@ -144,7 +144,7 @@ def part_of(kind: str, text: str) -> Any:
     from hammemo.tasks.labels.names import NAMES, is_auto
 
     try:
-        return text if is_auto(text) else NAMES[kind].made(text)
+        return text if is_auto(text) else NAMES[kind].make(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -119,7 +119,7 @@ def weigh_plan(
 ) -> ModelState[L, M, V]:
     """Fit the vote of a state that was chosen by a plan and has counted all rows."""
     vote = settings.task.weigh(settings, state, batch.examples, plan.precomputed)
-    return state.with_changes(vote=vote, store=settings.stored(state.store), refitted=EVERYTHING_FITTED)
+    return state.with_changes(vote=vote, store=settings.keep_after_fit(state.store), refitted=EVERYTHING_FITTED)
 
 
 def start(

@@ -55,7 +55,7 @@ class EditSettings(Protocol[L, M, V]):
     def empty_store(self, h: int, seed: int, vote: V, *, documents: bool = False) -> ModelStore | None:
         """Return what rows or documents are stored in while a model is fitted; None where nothing is."""
 
-    def stored(self, store: ModelStore | None) -> ModelStore | None:
+    def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit of what was stored while it ran."""
 
 

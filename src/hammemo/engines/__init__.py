@@ -142,7 +142,7 @@ def fit_documents(
 
     def take_counts(_: Any) -> LabelState:
         return with_counted_stream(
-            settings, state, memory, tell.kept, cutting=cutting, sample=sample
+            settings, state, memory, store=tell.kept, cutting=cutting, sample=sample
         )
 
     edit(model, take_counts)

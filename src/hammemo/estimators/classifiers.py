@@ -27,13 +27,13 @@ from hammemo.explain.report_text import ShowsReport
 from hammemo.memories import Memory
 from hammemo.tasks.labels import streams, weigh
 from hammemo.tasks.labels.answer import Answering, ModelView
-from hammemo.tasks.labels.automatic import parts_for, resolved_vote
+from hammemo.tasks.labels.automatic import make_parts, make_vote
 from hammemo.tasks.labels.column_values import column_values
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.open import open_state
 from hammemo.tasks.labels.read import classes_of
-from hammemo.tasks.labels.report import Report, report_of
+from hammemo.tasks.labels.report import Report, make_report
 from hammemo.tasks.labels.scorer import Scorer
 from hammemo.tasks.labels.settings import ModelSettings
 from hammemo.tasks.labels.site_bits import bits_of_columns
@@ -178,7 +178,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         MemoryClassifier(kernel=AutoSites(budget=8),
                          vote=LogLinear(ridge=2.0, uniform=0.002))
         """
-        parts = {name: value for name, value in parts_for(self, params).items() if name not in params}
+        parts = {name: value for name, value in make_parts(self, params).items() if name not in params}
         super().set_params(**parts, **params)
         return self
 
@@ -297,7 +297,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         def change(model: MemoryClassifier) -> LabelState:
             state = model.state
             examples = read_rows(model, X, y, state, sample_weight).examples()
-            state = state.with_changes(vote=weigh.fitted_vote(state, examples, leave_one_out=leave_one_out))
+            state = state.with_changes(vote=weigh.fit_vote(state, examples, leave_one_out=leave_one_out))
             return with_fitted_weights(model.settings(), state)
 
         edit(self, change)
@@ -457,7 +457,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         ['ink']
         """
         given = None if layout is None else state_of_layout(layout)
-        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        stream = Stream.read(
+            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+        )
         edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, given))
         return self
 
@@ -482,7 +484,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         was learnt before are a document of their own: no window reaches back to the earlier ones.
         """
         given = None if layout is None else state_of_layout(layout)
-        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        stream = Stream.read(
+            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+        )
         edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, given))
         return self
 
@@ -537,7 +541,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         True
         """
         check_is_fitted(self)
-        stream = Stream.read(tokens, starts, classes, (short, pad), (case, item, time), cases)
+        stream = Stream.read(
+            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+        )
         told = []
 
         def forgotten(model: MemoryClassifier) -> LabelState:
@@ -621,7 +627,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """
         self._check_is_fitted()
         streams.refuse_numbers(self.state)
-        return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, (short, pad)))
+        return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, short=short, pad=pad))
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -660,7 +666,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     def report(self) -> Report:
         """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
-        return report_of(self.now())
+        return make_report(self.now())
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
@@ -751,7 +757,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """Return the vote, also before anything is learnt."""
         if "_state" in vars(self):
             return self.vote_
-        return resolved_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
+        return make_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
 
 
 def state_of_layout(layout: Any) -> LabelState:

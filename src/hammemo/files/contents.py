@@ -46,7 +46,7 @@ from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept import EVERYTHING, ModelStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.tasks.labels.choose import held_out
+from hammemo.tasks.labels.choose import get_held_out
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.task import LABELS
 from hammemo.tasks.numbers.layout import NumberLayout, NumberState
@@ -155,7 +155,7 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
         "pinned": state.pinned,
         "chosen_at": state.chosen_at,
         **drop_empty(
-            held_out=describe_fields(held_out(state)),
+            held_out=describe_fields(get_held_out(state)),
             cutting=describe_fields(state.cutting),
             types=_describe_types(state),
             zones=_pack_zones(state.columns),

@@ -18,7 +18,7 @@ from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.memories.secret_keys import check_secret
 from hammemo.stores.digest_store import Digests, DigestStore
-from hammemo.tasks.labels.automatic import resolved_kernel
+from hammemo.tasks.labels.automatic import make_kernel
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.votes import LogLinear
 
@@ -49,7 +49,7 @@ def check_label_parameters(settings: ModelSettings, state: LabelState) -> None:
     with naming_parameter("class_weight", settings.class_weight):
         settings.with_class_weight(vote)
     with naming_parameter("kernel", settings.kernel):
-        kernel = resolved_kernel(settings.kernel, memory, vote).named(state.columns.names)
+        kernel = make_kernel(settings.kernel, memory, vote).named(state.columns.names)
         sites = _sites_of(kernel, settings, state)
         vote.check_reads(sites)
     with naming_parameter("memory", settings.memory):

@@ -107,7 +107,7 @@ def plan(
     """
     started = time.perf_counter()
     compared = (
-        None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
+        None if kernel is None else KERNELS.resolve("positional" if is_auto(kernel) else kernel)
     )
     vote = "sum" if is_auto(vote) else vote
     goal = _checked(budget, agreement, vote, random_state, confidence)

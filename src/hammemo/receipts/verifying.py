@@ -27,7 +27,7 @@ from hammemo.receipts.receipt import (
     library_versions,
     processor_kind,
 )
-from hammemo.tasks.labels.streams import known_cutting
+from hammemo.tasks.labels.streams import get_cutting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -204,7 +204,7 @@ def check_documents(
         _refit_nothing(fresh)
         return _check(model, fresh, lambda _: None)
     h = model.sites_.h
-    cutting = known_cutting(model.state)
+    cutting = get_cutting(model.state)
     cut: dict[str, Any] = {
         "classes": classes,
         "short": cutting.short,

@@ -1,5 +1,6 @@
-"""Tasks: what differs between models of labels and models of numbers, with the same file names in both folders.
+"""Tasks: what differs between models of labels and models of numbers.
 
-Each task is a value, `LABELS` or `NUMBERS`, of the protocol :class:`hammemo.edits.task.ModelTask`. Imports edits and
-all below; estimators import it. The two tasks do not import each other.
+Both folders have the same file names for the same steps. Each task is a value, `LABELS` or
+`NUMBERS`, of the protocol :class:`hammemo.edits.task.ModelTask`. Imports edits and all below;
+estimators import it. The two tasks do not import each other.
 """

@@ -47,7 +47,7 @@ from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.descriptions import Restorer, list_parameter_names, to_plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Tiered
-from hammemo.tasks.labels.automatic import resolved_memory
+from hammemo.tasks.labels.automatic import make_memory
 from hammemo.tasks.labels.names import KERNELS, NAMES, is_auto
 from hammemo.tokens.cutting import Cutting
 from hammemo.votes.bounds import Bounds
@@ -202,7 +202,7 @@ class Settings:
         restorer = Restorer(Registry(), None)
         kernel = _part(restorer, "kernel", self.given.get("kernel", "auto"))
         vote = _part(restorer, "vote", self.given.get("vote", "auto"))
-        memory = resolved_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
+        memory = make_memory(_part(restorer, "memory", self.given.get("memory", "auto")))
         keep = self.given.get("keep", "auto+digests")
         if isinstance(keep, dict):
             keep = _part(restorer, "keep", keep)
@@ -251,7 +251,7 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
     """
     kernel: Any = model.kernel
     if isinstance(kernel, str):
-        kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
+        kernel = KERNELS.make("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
         raise TooLarge(
             f"The kernel has more than {limits.sites:,} sites, the limit: use fewer columns."

@@ -229,7 +229,7 @@ class Service:
         lists: dict[str, NamedList] = {}
         for name in list_names(question).values():
             lists[name] = named = await self._get_list(call, name)
-            if named.labels.known(ready.labels) is None:
+            if named.labels.get_cached(ready.labels) is None:
                 await self.in_thread(call, partial(named.labels.among, ready.labels))
         return with_lists(question, lists.__getitem__) if lists else question
 

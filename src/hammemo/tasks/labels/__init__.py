@@ -1,4 +1,5 @@
-"""Labels: how a classifier chooses, counts, weighs and answers, with streams, declared labels and segments.
+"""Labels: how a classifier chooses, counts, weighs and answers.
 
-Imports edits and all below; estimators, files and engines import its modules.
+Streams, declared labels and segments belong to this task. It imports edits and all below;
+estimators, files and engines import its modules.
 """

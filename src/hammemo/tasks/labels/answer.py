@@ -1,6 +1,7 @@
 """The queries of a model, the same for a classifier, a window and a compiled predictor.
 
-A call takes one view of the model, with one scorer (:mod:`hammemo.tasks.labels.scorer`), and all of its answer from it.
+A call takes one view of the model, with one scorer (:mod:`hammemo.tasks.labels.scorer`), and all of
+its answer from it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 
 def _has_probabilities(self: Answering) -> bool:
-    check_probabilities(VOTES.resolved(self.vote_in_use()))
+    check_probabilities(VOTES.resolve(self.vote_in_use()))
     return True
 
 
 class ModelView(NamedTuple):
-    """One version of a model as queries see it: a call takes one view, and all of its answer from it.
+    """One version of a model as queries see it.
 
     Parameters
     ----------
@@ -72,26 +73,34 @@ class ModelView(NamedTuple):
 
     def classes(self) -> Array:
         """Return the labels in sorted order."""
-        known = self.known_classes
-        return classes_array(self.scorer.labels, self.label_dtype) if known is None else known
+        if self.known_classes is not None:
+            return self.known_classes
+        return classes_array(self.scorer.labels, self.label_dtype)
 
     def cut(self, X: Any, h: int) -> Any:
-        """Return contexts of h tokens where it is known how to make them of shorter and longer ones."""
-        return X if self.cutting is None else self.cutting.contexts(X, h)
+        """Return contexts of h tokens, where the model knows how to cut shorter and longer ones."""
+        if self.cutting is None:
+            return X
+        return self.cutting.contexts(X, h)
 
-    def unnamed_contexts(self, X: Any) -> Contexts:
+    def read_unnamed(self, X: Any) -> Contexts:
         """Return the contexts of rows that have no names of columns."""
         if self.cells is None:
             return contexts_of_length(X, self.scorer.sites.h, self.missing)
         return self.cells.read(X, self.missing, self.zones)
 
-    def seen(self, X: Any, contexts: Contexts) -> list[Ints]:
-        """Return the columns of the tokens that each query holds, also of those before its context."""
+    def list_seen(self, X: Any, contexts: Contexts) -> list[Ints]:
+        """Return the labels that each query holds as tokens, as columns of scores.
+
+        Tokens before the context count, too.
+        """
         is_longer = (
             self.cutting is not None and not hasattr(X, "columns") and len(X) == len(contexts)
         )
         labels = self.scorer.labels
-        return columns_of(labels, list(X)) if is_longer else list(contexts.ranks_in(labels))
+        if is_longer:
+            return columns_of(labels, list(X))
+        return list(contexts.ranks_in(labels))
 
 
 class Answering(ABC):
@@ -119,11 +128,11 @@ class Answering(ABC):
         """Return the version that answers, and the answers to all rows, some rows at a time."""
         first, *others = row_slices(X)
         view, contexts = self._question(first)
-        found = [
-            ask(view.scorer, contexts),
-            *(ask(view.scorer, view.read(rows)) for rows in others),
-        ]
-        return view, found[0] if len(found) == 1 else np.concatenate(found)
+        answers = ask(view.scorer, contexts)
+        if others:
+            more_answers = [ask(view.scorer, view.read(rows)) for rows in others]
+            answers = np.concatenate([answers, *more_answers])
+        return view, answers
 
     def class_scores(self, X: Any) -> Floats:
         """Return one score for each context and label, for any number of labels.
@@ -135,30 +144,36 @@ class Answering(ABC):
         return self._answers(X, Scorer.scores)[1]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects.
+        """Return `class_scores` or, for two labels, how far the second leads, for scikit-learn.
 
-        For two labels this is not the logit of `predict_proba`, unless ``vote_.uniform_share`` is zero.
-        `predict_proba` mixes a small share u of even probabilities into the softmax of `class_scores`,
-        p = (1 - u) softmax + u / L for L labels, so that no wrong answer is sure. Its logit therefore stays between
-        -log(2 / u) and log(2 / u), while the lead returned here has no bound. Both order the rows alike. With a vote
-        without probabilities, such as "sum", the lead is a difference of counts.
+        For two labels this is not the logit of `predict_proba`, unless ``vote_.uniform_share`` is
+        zero. `predict_proba` mixes a small share u of even probabilities into the softmax of
+        `class_scores`, p = (1 - u) softmax + u / L for L labels, so that no wrong answer is sure.
+        Its logit therefore stays between -log(2 / u) and log(2 / u), while the lead returned here
+        has no bound. Both order the rows alike. With a vote without probabilities, such as "sum",
+        the lead is a difference of counts.
 
         Examples
         --------
         >>> import numpy as np
         >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]] * 30, ["no", "no", "yes"] * 30)
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 30, ["no", "no", "yes"] * 30
+        >>> clf = MemoryClassifier().fit(X, y)
         >>> lead, share = clf.decision_function([["d", "c"]]), clf.vote_.uniform_share
         >>> p = (1 - share) / (1 + np.exp(-lead)) + share / 2
         >>> bool(np.allclose(p, clf.predict_proba([["d", "c"]])[:, 1]))
         True
         """
         scores = self.class_scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        if scores.shape[1] == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each label, in the order of `classes_`; for a log-linear vote or a mixture.
+        """Return the probability of each label, in the order of `classes_`.
+
+        For a log-linear vote or a mixture.
 
         Shapes
         ------
@@ -169,14 +184,17 @@ class Answering(ABC):
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.memories import Exact
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
-        >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
+        >>> clf = MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y)
+        >>> clf.predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
         return self._answers(X, Scorer.probabilities)[1]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return the natural logarithms of `predict_proba`, without underflow; for a log-linear vote or a mixture.
+        """Return the natural logarithms of `predict_proba`, without underflow.
+
+        For a log-linear vote or a mixture.
 
         Shapes
         ------
@@ -199,7 +217,7 @@ class Answering(ABC):
         allow: Any = None,
         return_scores: bool = False,
     ) -> Any:
-        """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
+        """Return the k labels with the highest scores, best first; ties are in order of `classes_`.
 
         Parameters
         ----------
@@ -207,19 +225,19 @@ class Answering(ABC):
         k : int
             How many.
         exclude : "seen" or array-like, optional
-            Labels that are never among them: one list for all queries, or one list per query. "seen" leaves out all
-            tokens of the query itself, such as items that were bought already, also those that a model of streams does
-            not read because they are too long ago.
+            Labels that are never among them: one list for all queries, or one list per query.
+            "seen" leaves out all tokens of the query itself, such as items that were bought
+            already, also those that a model of streams does not read because they are too long ago.
         allow : array-like, optional
-            Only these labels are among them, such as items in stock: one list for all queries, or one list per query.
+            Only these labels are among them, such as items in stock: one list for all queries, or
+            one list per query.
         return_scores : bool
-            Whether to return the scores, too. A vote that discounts popular labels (`Mixture`) returns discounted
-            ones; its first label may be another one than that of `predict`.
+            Whether to return the scores, too. A vote that discounts popular labels (`Mixture`)
+            returns discounted ones; its first label may be another one than that of `predict`.
 
-        Shapes
-        ------
-        X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where no query has this many labels left. A
-        query that has fewer than others ends with None, and its scores with NaN.
+        Shapes ------ X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where no
+        query has this many labels left. A query that has fewer than others ends with None, and its
+        scores with NaN.
 
         Examples
         --------
@@ -237,27 +255,33 @@ class Answering(ABC):
         if exclude is None and allow is None and not return_scores:
             return view.classes()[scorer.rank(contexts, k)]
         mask = label_mask(
-            scorer.labels, len(contexts), exclude, allow, lambda: view.seen(X, contexts)
+            scorer.labels,
+            len(contexts),
+            exclude=exclude,
+            allow=allow,
+            list_seen=lambda: view.list_seen(X, contexts),
         )
         columns, scores = scorer.leaders_by_mask(contexts, k, mask, with_scores=return_scores)
+
+        # Most masks leave k labels to every query. Where one leaves fewer, its row ends with -1.
         width = columns.shape[1]
-        if (
-            not len(columns) or (columns[:, -1:] < 0).any()
-        ):  # most masks leave k labels to every query
+        if not len(columns) or (columns[:, -1:] < 0).any():
             width = int((columns >= 0).sum(axis=1).max(initial=0))
             columns = columns[:, :width]
-        found = view.classes()[columns]
+        labels = view.classes()[columns]
         if (columns[:, -1:] < 0).any():
-            found = found.astype(object)
-            found[columns < 0] = None
-        return (found, scores[:, :width]) if return_scores and scores is not None else found
+            labels = labels.astype(object)
+            labels[columns < 0] = None
+        if return_scores and scores is not None:
+            return labels, scores[:, :width]
+        return labels
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
-        """Return how much each site and token of one context adds to the scores of the k best labels.
+        """Return what each site and token of one context adds to the scores of the k best labels.
 
-        The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
-        with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is
-        ready for JSON; see `docs/explaining.md`.
+        The contributions and the base add up to the scores of `class_scores`. Where the memory is a
+        sketch, each comes with hard bounds or with a standard error. ``print`` shows a table,
+        ``.plot()`` draws it, ``.to_dict()`` is ready for JSON; see `docs/explaining.md`.
 
         Parameters
         ----------
@@ -269,7 +293,8 @@ class Answering(ABC):
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> X, y = [["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"]
+        >>> clf = MemoryClassifier(vote="sum").fit(X, y)
         >>> print(clf.explain(["a", "c"], k=2))
                           'y'  'x'
         position -2: 'a'  0.5  0.5
@@ -280,25 +305,24 @@ class Answering(ABC):
         view = self.view()
         view.scorer.check_not_empty()
         tokens = view.cut([one_context(x, view.names)], view.scorer.sites.h)
-        context = view.unnamed_contexts(tokens)
+        context = view.read_unnamed(tokens)
         explanation = view.scorer.explanation(context, view.classes(), k)
         if view.cells is not None:
             explanation = by_columns(explanation, view.cells, context)
+        names = None if view.names is None else view.names.tolist()
         if view.cells is not None and view.cells.narrowing is not None:
-            listed = None if view.names is None else view.names.tolist()
-            return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(listed)))
+            return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(names)))
         explanation = with_truth_values(explanation, tokens[0])
-        return (
-            explanation
-            if view.names is None
-            else replace(explanation, names=tuple(view.names.tolist()))
-        )
+        if names is None:
+            return explanation
+        return replace(explanation, names=tuple(names))
 
     def contributions(self, X: Any) -> tuple[Floats, Floats]:
-        """Return what each column of each row of a table adds to the score of each label, and the scores without them.
+        """Return what each column of each row adds to each score, and the scores without columns.
 
-        The contributions of a row and its base add up to `class_scores`. The arrays have the shapes of SHAP's
-        ``Explanation(values, base_values)``, so its plots take them. `explain` tells more about one row.
+        The contributions of a row and its base add up to `class_scores`. The arrays have the shapes
+        of SHAP's ``Explanation(values, base_values)``, so its plots take them. `explain` tells more
+        about one row.
 
         Shapes
         ------
@@ -310,21 +334,23 @@ class Answering(ABC):
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
         >>> clf = MemoryClassifier().fit(X, y)
         >>> values, base = clf.contributions([["d", "b"], ["a", "b"]])
-        >>> values.shape, bool(abs(values.sum(axis=1) + base - clf.class_scores([["d", "b"], ["a", "b"]])).max() < 1e-9)
+        >>> scores = clf.class_scores([["d", "b"], ["a", "b"]])
+        >>> values.shape, bool(abs(values.sum(axis=1) + base - scores).max() < 1e-9)
         ((2, 2, 2), True)
         """
         view, contexts = self._question(X)
         return view.scorer.column_contributions(contexts)
 
     def certify(self, X: Any) -> Bools:
-        """Return for each context whether the prediction is proven to be that of the exact classifier.
+        """Return for each context whether its prediction is proven to be the exact classifier's.
 
-        True means proven; False means not known. With exact counts every answer is proven, whatever the vote; a hashed
-        memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
-        (:mod:`hammemo.paper.theory`).
+        True means proven; False means not known. With exact counts every answer is proven, whatever
+        the vote; a hashed memory can prove those of weighted sums; the Gaussian memory bounds its
+        error only in probability (:mod:`hammemo.paper.theory`).
 
-        A hashed memory alone cannot refuse to forget what it never learnt. Its proofs hold if it had learnt everything
-        that it has forgotten, and there is a warning once it has forgotten anything; ``keep="digests"`` makes sure.
+        A hashed memory alone cannot refuse to forget what it never learnt. Its proofs hold if it
+        had learnt everything that it has forgotten, and there is a warning once it has forgotten
+        anything; ``keep="digests"`` makes sure.
 
         Shapes
         ------
@@ -344,4 +370,4 @@ class Answering(ABC):
             raise TypeError(
                 "The memory of this model gives no certificate; Exact() and Hashed() do."
             )
-        return view.scorer.certified(contexts)
+        return view.scorer.certify(contexts)

@@ -1,12 +1,15 @@
-"""The three axes of a model, and what "auto" becomes; other names are in :mod:`hammemo.tasks.labels.names`.
+"""The three axes of a model, and what "auto" becomes.
+
+Other names are in :mod:`hammemo.tasks.labels.names`.
 
 - memory: `Exact`.
 - vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
-- kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream positions, suffixes and
-  skip pairs. This is for an exact memory with a vote whose weights are fitted; with others, positions.
-- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, or hardly repeat a
-  token, as lists of films do, it reads suffixes, a bag, what occurs together, and copies; else, as in text, positions,
-  suffixes, skip pairs, and how often a token was recent.
+- kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream
+  positions, suffixes and skip pairs. This is for an exact memory with a vote whose weights are
+  fitted; with others, positions.
+- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are,
+  or hardly repeat a token, as lists of films do, it reads suffixes, a bag, what occurs together,
+  and copies; else, as in text, positions, suffixes, skip pairs, and how often a token was recent.
 
 ``None`` means positions, and a hashed memory.
 """
@@ -37,11 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def resolved_memory(memory: Any) -> Memory:
+def make_memory(memory: Any) -> Memory:
     """Return a new memory: of a name, or a clone of the one given."""
     if memory is None:
         return Hashed()
-    return Exact() if is_auto(memory) else clone(MEMORIES.resolved(memory))
+    if is_auto(memory):
+        return Exact()
+    new_memory: Memory = clone(MEMORIES.resolve(memory))
+    return new_memory
 
 
 def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
@@ -58,24 +64,34 @@ def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
     return Suffixes(min(3, h)) + Bag(min(10, h)) + Together(min(30, h)) + Copy(min(30, h))
 
 
-def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
-    """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
-    if is_auto(vote):
-        return make_untried_vote(n_labels) if memory.keeps_rows() else Sum()
-    return clone(VOTES.resolved(vote))  # type: ignore[no-any-return]
+def make_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
+    """Return a new vote: of a name, or a clone of the one given.
+
+    What "auto" becomes depends on what the memory keeps.
+    """
+    if not is_auto(vote):
+        return clone(VOTES.resolve(vote))  # type: ignore[no-any-return]
+    if memory.keeps_rows():
+        return make_untried_vote(n_labels)
+    return Sum()
 
 
-def resolved_kernel(kernel: Any, memory: Memory, vote: Vote) -> SiteKernel:
-    """Return a new kernel: of a name, or a clone of the one given; "auto" is `AutoSites` where these sites pay."""
+def make_kernel(kernel: Any, memory: Memory, vote: Vote) -> SiteKernel:
+    """Return a new kernel: of a name, or a clone of the one given.
+
+    "auto" is `AutoSites` where chosen sites pay, else positions.
+    """
     if kernel is None:
         return PositionalHamming()
-    if is_auto(kernel):
-        return AutoSites() if chooses_sites(memory, vote) else PositionalHamming()
-    return clone(KERNELS.resolved(kernel))  # type: ignore[no-any-return]
+    if not is_auto(kernel):
+        return clone(KERNELS.resolve(kernel))  # type: ignore[no-any-return]
+    if chooses_sites(memory, vote):
+        return AutoSites()
+    return PositionalHamming()
 
 
 def stream_kernel(h: int) -> SiteKernel:
-    """Return what "auto" compares in the windows of a stream: positions, suffixes and skip pairs of the last four.
+    """Return what "auto" compares in a stream: positions, suffixes and skip pairs of the last four.
 
     Examples
     --------
@@ -86,38 +102,50 @@ def stream_kernel(h: int) -> SiteKernel:
     kernel: SiteKernel = PositionalHamming()
     if h > 1:
         kernel = kernel + Suffixes(min(4, h))
-    return kernel + SkipPairs(min(4, h)) if h > 2 else kernel
+    if h > 2:
+        kernel = kernel + SkipPairs(min(4, h))
+    return kernel
 
 
 def chooses_sites(memory: Memory, vote: Vote) -> bool:
-    """Return whether an auto kernel chooses sites: what they need are exact counts, and weights that are fitted."""
-    fitted = vote.weights is None if isinstance(vote, LogLinear) else vote.has_weights
-    return fitted and isinstance(memory, Exact)
+    """Return whether an auto kernel chooses sites: they need exact counts and fitted weights."""
+    if not isinstance(memory, Exact):
+        return False
+    if isinstance(vote, LogLinear):
+        return vote.weights is None
+    return vote.has_weights
 
 
 def counts_in_any_order(memory: Memory) -> bool:
-    """Return whether a memory that learns from nothing holds the same in whichever order examples come.
+    """Return whether an empty memory learns the same from examples in any order.
 
     Where the first ones settle a layout, and where floats are added, it may not.
     """
     return isinstance(memory, Exact)
 
 
-def part_for(name: str, parameter: str) -> Any:
-    """Return the object that takes the place of an "auto" or None part, so that one of its parameters can be set."""
+def _make_part(name: str, parameter: str) -> Any:
+    """Return the object that takes the place of an "auto" or None part which has a parameter."""
     if name == "memory":
         return Hashed()  # an exact memory has no parameters
     if name == "vote":
         return make_untried_vote(0)
-    return AutoSites() if parameter in AutoSites().get_params() else PositionalHamming()
+    if parameter in AutoSites().get_params():
+        return AutoSites()
+    return PositionalHamming()
 
 
-def parts_for(estimator: object, params: Iterable[str]) -> dict[str, Any]:
-    """Return objects for the "auto" or None parts of which parameters are to be set, such as ``memory__buckets``."""
-    nested = [name.partition("__") for name in params if "__" in name]
-    known = {part: getattr(estimator, part, 0) for part, _, _ in nested}
-    return {
-        part: part_for(part, name)
-        for part, _, name in nested
-        if known[part] is None or is_auto(known[part])
-    }
+def make_parts(estimator: object, params: Iterable[str]) -> dict[str, Any]:
+    """Return objects for the "auto" or None parts of an estimator whose parameters are to be set.
+
+    A parameter of a part is ``memory__buckets``, for example.
+    """
+    new_parts: dict[str, Any] = {}
+    for name in params:
+        part_name, separator, parameter = name.partition("__")
+        if not separator:
+            continue
+        current = getattr(estimator, part_name, 0)
+        if current is None or is_auto(current):
+            new_parts[part_name] = _make_part(part_name, parameter)
+    return new_parts

@@ -1,8 +1,8 @@
 """layout = choose(rows): what is compared, how numbers are cut, which memory and vote.
 
-A table that is learnt whole can be looked at first (`choose`), of a stream the first block or what is kept
-(`choose_by_stream`); of a first batch nothing is known (`choose_by_first_rows`); and a model that is to be merged with
-another one takes what that one has chosen (`choose_like`).
+A table that is learned whole can be looked at first (`choose`), of a stream the first block or what
+is kept (`choose_by_stream`); of a first batch nothing is known (`choose_by_first_rows`); and a
+model that is to be merged with another one takes what that one has chosen (`choose_like`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO
 from hammemo.memories.errors import LayoutError
 from hammemo.tasks.labels.automatic import (
     chooses_sites,
+    make_kernel,
     mixture_kernel,
-    resolved_kernel,
     stream_kernel,
 )
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
@@ -37,6 +37,7 @@ from hammemo.votes.tree_label_weights import choose_tree_vote
 if TYPE_CHECKING:
     from hammemo.edits.task import RowBatch
     from hammemo.features.wide.narrowing import Narrowing
+    from hammemo.kernels.selection.auto_sites import Selection
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_documents import StreamFacts
@@ -49,46 +50,64 @@ CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
 
 MIN_FITTED_EXAMPLES: Final = MIN_EXAMPLES_TO_CHOOSE
-"""Examples from which on an automatic vote is fitted; with fewer every site has weight 1, as in naive Bayes."""
+"""Examples from which on an automatic vote is fitted.
+
+With fewer every site has weight 1, as in naive Bayes.
+"""
 
 PRUNED: Final = 0.003
-"""Nats an example that an automatic mixture gives up, three thousandths of a perplexity, to read fewer rows."""
+"""Nats an example that an automatic mixture gives up, to read fewer rows.
 
+It is three thousandths of a perplexity.
+"""
 
 LabelPlan: TypeAlias = "LayoutPlan[Layout, Memory, Vote]"
-"""`precomputed` are the rows that a vote for trees was chosen by, as :class:`WeightedRows`; None for other votes."""
+"""`precomputed` are the rows that a vote for trees was chosen by, as :class:`WeightedRows`.
+
+It is None for other votes.
+"""
 
 
-def choice_rows(kept: KeptRows) -> Examples:
+def choice_rows(kept_examples: KeptRows) -> Examples:
     """Return the kept rows that a layout is chosen by."""
-    return kept.lowest(CHOICE_ROWS)
+    return kept_examples.lowest(CHOICE_ROWS)
 
 
-def is_sample_enough(kept: Kept) -> bool:
+def is_sample_enough(kept_examples: Kept) -> bool:
     """Return whether a layout may be chosen by a sample of the rows as by all of them."""
-    return len(kept) >= CHOICE_ROWS
+    return len(kept_examples) >= CHOICE_ROWS
 
 
-def held_out(state: LabelState) -> HeldOut | None:
+def get_held_out(state: LabelState) -> HeldOut | None:
     """Return how good a model was on the folds by which its layout was chosen.
 
-    None where no folds were, and where `refit` could not measure it again because too few rows are kept.
+    None where no folds were, and where `refit` could not measure it again because too few rows are
+    kept.
     """
-    kept = state.kept
-    is_lost = kept is not None and not kept.holds_all and not is_sample_enough(kept)
-    return None if state.pinned or not state.chosen_at or is_lost else state.layout.choices.held_out
+    if state.pinned or not state.chosen_at:
+        return None
+    kept_examples = state.kept
+    if (
+        kept_examples is not None
+        and not kept_examples.holds_all
+        and not is_sample_enough(kept_examples)
+    ):
+        return None
+    return state.layout.choices.held_out
 
 
 def choose_by_sample(settings: ModelSettings, state: LabelState) -> LabelPlan | None:
-    """Return the plan by kept rows, which are not all; None where they are too few, or say another layout.
+    """Return the plan by kept rows, which are not all.
 
-    A memory that counts rows which are not kept stays under its layout, so only the reasons are new.
+    None where they are too few, or say another layout. A memory that counts rows which are not kept
+    stays under its layout, so only the reasons are new.
     """
     if state.rows is None or not is_sample_enough(state.rows):
         return None
     plan = choose(settings, state.columns, choice_rows(state.rows), state.rows.seed)
-    mine, theirs = state.layout.cells, plan.layout.cells
-    if (mine is None) != (theirs is None) or mine != theirs:
+    cells = state.layout.cells
+    cells_of_sample = plan.layout.cells
+    if (cells is None) != (cells_of_sample is None) or cells != cells_of_sample:
         return None
     if plan.layout.sites.positions != state.layout.sites.positions:
         return None
@@ -96,10 +115,10 @@ def choose_by_sample(settings: ModelSettings, state: LabelState) -> LabelPlan | 
 
 
 def keep_layout(state: LabelState) -> Layout:
-    """Return the layout of a state with a note that too few rows or documents were kept to choose it again."""
+    """Return the layout of a state, with a note that too few rows were kept to choose it again."""
     layout = state.layout
-    how = "fit_stream(…)" if state.rows is None else "refit(rows=…)"
-    why = f"{layout.choices.kernel}; choose again: {how}"
+    command = "fit_stream(…)" if state.rows is None else "refit(rows=…)"
+    why = f"{layout.choices.kernel}; choose again: {command}"
     return layout._replace(choices=replace(layout.choices, kernel=why, held_out=None))
 
 
@@ -111,142 +130,133 @@ def choose(
     *,
     quickly: bool = False,
 ) -> LabelPlan:
-    """Return the plan for a table that is learnt whole: sites, and how they are weighed, may be chosen from it.
+    """Return the plan for a table that is learned whole.
 
-    With `quickly`, one fold is held out, however few examples there are.
+    Sites, and how they are weighed, may be chosen from it. With `quickly`, one fold is held out,
+    however few examples there are.
     """
     if settings.kernel_is_automatic:
         refuse_many_names(columns.kinds)
-    chosen = _Chosen.begun(settings, len(examples.labels))
+    draft = _Draft.from_settings(settings, len(examples.labels))
     if columns.has_ordered:
-        grows = (
-            isinstance(chosen.kernel, AutoSites)
-            and isinstance(chosen.vote, LogLinear)
-            and _is_enough(examples)
+        chooses_weights = isinstance(draft.kernel, AutoSites) and isinstance(draft.vote, LogLinear)
+        grows_trees = chooses_weights and _can_grow_trees(examples)
+        narrowing = _choose_narrowing(
+            settings, columns, examples, seed=seed, with_scores=grows_trees
         )
-        narrowing = _narrowing(settings, columns, examples, seed, with_scores=grows)
-        examples = examples if narrowing is None else narrowing.learn(examples)
+        if narrowing is not None:
+            examples = narrowing.learn(examples)
         cells = chosen_cells(
             columns.kinds,
             examples,
             seed,
             missing_is_cell=settings.missing != "empty",
-            trees=grows,
+            trees=grows_trees,
             narrowing=narrowing,
         )
-        chosen = replace(chosen, cells=cells)
+        draft = replace(draft, cells=cells)
         if isinstance(cells, TreeCells):
-            chosen = _by_trees(settings, chosen, cells, examples, seed, quickly=quickly)
-            return chosen.opened(settings, columns, seed)
+            draft = _choose_for_trees(settings, draft, cells, examples, seed=seed, quickly=quickly)
+            return draft.open(settings, columns, seed)
         examples = cells.counted(examples)
-    if not isinstance(chosen.kernel, AutoSites):
-        return chosen.opened(settings, columns, seed)
-    selection = chosen.kernel.choose(examples, seed, folds=1 if quickly else None)
-    n_tuples = len(selection.tuples)
-    choices = Choices(
-        kernel=f"auto: single columns, because {selection.reason}"
-        if selection.reason
-        else f"auto: single columns and {n_tuples} tuples",
-        losses=selection.losses,
-        taken=selection.taken,
-        folds=len(selection.trials),
-    )
-    vote = chosen.vote
-    if is_auto(settings.vote) and selection.trials:
-        n_sites = examples.contexts.h + n_tuples
-        with progress_bar("Choosing the vote, folds"):
-            vote, trials = choose_log_linear(selection, len(examples.labels), n_sites)
-        choices = choices.with_trials(trials, _why(vote))
-    chosen = replace(chosen, kernel=selection.kernel, vote=vote, choices=choices)
-    return chosen.opened(settings, columns, seed)
+    if isinstance(draft.kernel, AutoSites):
+        selection = draft.kernel.choose(examples, seed, folds=1 if quickly else None)
+        draft = _take_selection(settings, draft, selection, examples)
+    return draft.open(settings, columns, seed)
 
 
 def choose_by_first_rows(
-    settings: ModelSettings, columns: Columns, batch: RowBatch | None, n_labels: int, seed: int
-) -> LabelPlan:
-    """Return the plan for what is learned in pieces: the first one cuts numbers, and nothing else can be chosen yet."""
-    if settings.kernel_is_automatic:
-        refuse_many_names(columns.kinds)
-    chosen = _Chosen.begun(settings, n_labels)
-    if columns.has_ordered and batch is not None:
-        narrowing = _narrowing(settings, columns, batch.examples, seed, with_scores=False)
-        first = batch.examples if narrowing is None else narrowing.learn(batch.examples)
-        is_cell = settings.missing != "empty"
-        cells = chosen_cells(
-            columns.kinds, first, 0, missing_is_cell=is_cell, trees=False, narrowing=narrowing
-        )
-        chosen = replace(chosen, cells=cells)
-    if isinstance(chosen.kernel, AutoSites):
-        choices = Choices(kernel="auto: single columns, because it was learnt in pieces")
-        chosen = replace(chosen, kernel=PositionalHamming(), choices=choices)
-    return chosen.opened(settings, columns, seed)
-
-
-def _narrowing(
     settings: ModelSettings,
     columns: Columns,
-    examples: Examples,
+    batch: RowBatch | None,
+    n_labels: int,
     seed: int,
-    *,
-    with_scores: bool,
-) -> Narrowing | None:
-    """Return how the rows of a wide table become narrow; None for other tables, and where the kernel is given."""
-    if not (columns.packed or (settings.kernel_is_automatic and is_wide(columns.kinds))):
-        return None
-    return choose_narrowing(columns, examples, seed, with_scores=with_scores)
+) -> LabelPlan:
+    """Return the plan for what is learned in pieces.
+
+    The first one cuts numbers, and nothing else can be chosen yet.
+    """
+    if settings.kernel_is_automatic:
+        refuse_many_names(columns.kinds)
+    draft = _Draft.from_settings(settings, n_labels)
+    if columns.has_ordered and batch is not None:
+        examples = batch.examples
+        narrowing = _choose_narrowing(settings, columns, examples, seed=seed, with_scores=False)
+        if narrowing is not None:
+            examples = narrowing.learn(examples)
+        cells = chosen_cells(
+            columns.kinds,
+            examples,
+            0,
+            missing_is_cell=settings.missing != "empty",
+            trees=False,
+            narrowing=narrowing,
+        )
+        draft = replace(draft, cells=cells)
+    if isinstance(draft.kernel, AutoSites):
+        choices = Choices(kernel="auto: single columns, because it was learnt in pieces")
+        draft = replace(draft, kernel=PositionalHamming(), choices=choices)
+    return draft.open(settings, columns, seed)
 
 
 def choose_by_stream(
     settings: ModelSettings, columns: Columns, facts: StreamFacts, seed: int
 ) -> LabelPlan:
     """Return the plan for a stream, by what its first block tells."""
-    chosen = _Chosen.begun(settings, facts.n_labels)
-    vote, kernel, choices = chosen.vote, chosen.kernel, chosen.choices
-    if is_auto(settings.vote) and facts.has_many_labels and chooses_sites(chosen.memory, vote):
+    draft = _Draft.from_settings(settings, facts.n_labels)
+    vote = draft.vote
+    kernel = draft.kernel
+    choices = draft.choices
+    if is_auto(settings.vote) and facts.has_many_labels and chooses_sites(draft.memory, vote):
         vote = Mixture(prune=PRUNED, discount="auto" if facts.are_items else 0.0)
-        choices = replace(
-            choices,
-            vote=f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels",
-        )
-    if isinstance(kernel, AutoSites) and not is_auto(settings.kernel):
-        kernel = PositionalHamming()
-        choices = replace(choices, kernel="auto: positions, because it was learnt in pieces")
-    elif isinstance(kernel, AutoSites) and isinstance(vote, Mixture):
-        kernel = mixture_kernel(columns.n, items=facts.are_items)
-        kinds = "histories of items" if facts.are_items else "text"
-        choices = replace(choices, kernel=f"auto: for many labels and {kinds}")
-    elif isinstance(kernel, AutoSites):
-        kernel = stream_kernel(columns.n)
-        choices = replace(choices, kernel="auto: positions, suffixes and skip pairs, for a stream")
-    return replace(chosen, kernel=kernel, vote=vote, choices=choices).opened(
-        settings, columns, seed
-    )
+        why = f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels"
+        choices = replace(choices, vote=why)
+    if isinstance(kernel, AutoSites):
+        if not is_auto(settings.kernel):
+            kernel = PositionalHamming()
+            why = "auto: positions, because it was learnt in pieces"
+        elif isinstance(vote, Mixture):
+            kernel = mixture_kernel(columns.n, items=facts.are_items)
+            documents = "histories of items" if facts.are_items else "text"
+            why = f"auto: for many labels and {documents}"
+        else:
+            kernel = stream_kernel(columns.n)
+            why = "auto: positions, suffixes and skip pairs, for a stream"
+        choices = replace(choices, kernel=why)
+    draft = replace(draft, kernel=kernel, vote=vote, choices=choices)
+    return draft.open(settings, columns, seed)
 
 
 def choose_like(
     settings: ModelSettings, columns: Columns, layout: LabelState, n_labels: int
 ) -> LabelPlan:
-    """Return the plan of a model that can be merged with another one: given parts as given, else those of the other."""
-    memory = clone(layout.memory) if settings.memory_is_auto else settings.new_memory()
-    vote = (
-        copy.deepcopy(layout.vote)
-        if is_auto(settings.vote)
-        else settings.vote_for(n_labels, memory)
-    )
-    if repr(layout.vote) == repr(vote):
-        vote = copy.deepcopy(layout.vote)  # fitted weights, if it has any
-    kernel = resolved_kernel(settings.kernel, memory, vote)
+    """Return the plan of a model that can be merged with another one.
+
+    Given parts are as given, the others those of the other model.
+    """
+    if settings.memory_is_auto:
+        memory = clone(layout.memory)
+    else:
+        memory = settings.new_memory()
+    if is_auto(settings.vote):
+        vote = copy.deepcopy(layout.vote)
+    else:
+        vote = settings.vote_for(n_labels, memory)
+        if repr(layout.vote) == repr(vote):
+            vote = copy.deepcopy(layout.vote)  # with fitted weights, if it has any
+    kernel = make_kernel(settings.kernel, memory, vote)
     if is_auto(settings.kernel) or isinstance(kernel, AutoSites):
         kernel = clone(layout.layout.kernel)
-    given = "as in layout="
-    chosen = _Chosen(kernel, memory, vote, Choices(given, given, given), layout.layout.cells)
-    plan = chosen.opened(settings, columns, settings.seed(), given=True)
-    memory = _shard_of(layout.memory, plan.memory)
+    why = "as in layout="
+    choices = Choices(kernel=why, memory=why, vote=why)
+    draft = _Draft(kernel, memory, vote, choices, cells=layout.layout.cells)
+    plan = draft.open(settings, columns, settings.seed(), is_given=True)
+    memory = _make_shard(layout.memory, plan.memory)
     return replace(plan, memory=memory, seed=memory.seed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Chosen:
+class _Draft:
     """The parts of a model before they are put together."""
 
     kernel: SiteKernel
@@ -255,66 +265,126 @@ class _Chosen:
     choices: Choices
     cells: Cells | None = None
     weighted: WeightedRows | None = None
+    """The rows that the vote was chosen by, where trees grow."""
 
     @classmethod
-    def begun(cls, settings: ModelSettings, n_labels: int) -> _Chosen:
+    def from_settings(cls, settings: ModelSettings, n_labels: int) -> _Draft:
         """Return what the parameters say, with an automatic kernel still to be chosen."""
         memory = settings.new_memory()
         vote = settings.vote_for(n_labels, memory)
-        choices = Choices(kernel="auto: positions") if is_auto(settings.kernel) else Choices()
-        return cls(resolved_kernel(settings.kernel, memory, vote), memory, vote, choices)
+        choices = Choices()
+        if is_auto(settings.kernel):
+            choices = Choices(kernel="auto: positions")
+        return cls(make_kernel(settings.kernel, memory, vote), memory, vote, choices)
 
-    def opened(
-        self, settings: ModelSettings, columns: Columns, seed: int, *, given: bool = False
+    def open(
+        self, settings: ModelSettings, columns: Columns, seed: int, *, is_given: bool = False
     ) -> LabelPlan:
-        """Return the plan of these parts, with reasons for what is automatic, unless all of it was given."""
+        """Return the plan of these parts.
+
+        It has reasons for what is automatic, unless all of it was given.
+        """
         choices = self.choices
-        if settings.memory_is_auto and not given:
+        if settings.memory_is_auto and not is_given:
             choices = replace(choices, memory="auto: exact counts")
         if is_auto(settings.vote) and choices.vote == "as given":
-            choices = replace(choices, vote=f"auto: {_why(self.vote)}")
-        kernel, vote = self.kernel.named(columns.names), settings.with_class_weight(self.vote)
+            choices = replace(choices, vote=f"auto: {_explain_vote(self.vote)}")
+        kernel = self.kernel.named(columns.names)
+        vote = settings.with_class_weight(self.vote)
         sites = kernel.resolve(columns.n if self.cells is None else self.cells.h)
         sites.check_size()
         vote.check_reads(sites)
         layout = Layout(kernel, sites, choices, self.cells)
         memory = self.memory.open(sites, seed)
-        return LayoutPlan(layout, memory, vote, memory.seed, self.weighted)
+        return LayoutPlan(layout, memory, vote, memory.seed, precomputed=self.weighted)
 
 
-def _by_trees(
+def _choose_narrowing(
     settings: ModelSettings,
-    chosen: _Chosen,
+    columns: Columns,
+    examples: Examples,
+    *,
+    seed: int,
+    with_scores: bool,
+) -> Narrowing | None:
+    """Return how the rows of a wide table become narrow.
+
+    None for other tables, and where the kernel is given.
+    """
+    is_narrowed = settings.kernel_is_automatic and is_wide(columns.kinds)
+    if not columns.packed and not is_narrowed:
+        return None
+    return choose_narrowing(columns, examples, seed, with_scores=with_scores)
+
+
+def _take_selection(
+    settings: ModelSettings, draft: _Draft, selection: Selection, examples: Examples
+) -> _Draft:
+    """Return the parts with the sites of a selection, and the vote that is best on its folds."""
+    n_tuples = len(selection.tuples)
+    why = f"auto: single columns and {n_tuples} tuples"
+    if selection.reason:
+        why = f"auto: single columns, because {selection.reason}"
+    choices = Choices(
+        kernel=why,
+        losses=selection.losses,
+        taken=selection.taken,
+        folds=len(selection.trials),
+    )
+    vote = draft.vote
+    if is_auto(settings.vote) and selection.trials:
+        n_sites = examples.contexts.h + n_tuples
+        with progress_bar("Choosing the vote, folds"):
+            vote, trials = choose_log_linear(selection, len(examples.labels), n_sites)
+        choices = choices.with_trials(trials, _explain_vote(vote))
+    return replace(draft, kernel=selection.kernel, vote=vote, choices=choices)
+
+
+def _choose_for_trees(
+    settings: ModelSettings,
+    draft: _Draft,
     cells: TreeCells,
     examples: Examples,
-    seed: int,
     *,
+    seed: int,
     quickly: bool,
-) -> _Chosen:
-    """Return the parts for a table whose rows have grown trees; tuples are chosen from its columns of names alone."""
-    found = Choices()
-    if len(cells.names) > 1 and isinstance(chosen.kernel, AutoSites):
+) -> _Draft:
+    """Return the parts for a table whose rows have grown trees.
+
+    Tuples are chosen from its columns of names alone.
+    """
+    choices = Choices()
+    if len(cells.names) > 1 and isinstance(draft.kernel, AutoSites):
         contexts = examples.contexts
-        of_names = Contexts.with_ranks(
-            contexts.vocabulary, np.ascontiguousarray(contexts.ranks[:, cells.names])
+        ranks_of_names = np.ascontiguousarray(contexts.ranks[:, cells.names])
+        names = Contexts.with_ranks(contexts.vocabulary, ranks_of_names)
+        selection = draft.kernel.choose(
+            replace(examples, contexts=names), seed, folds=1 if quickly else None
         )
-        selection = chosen.kernel.choose(
-            replace(examples, contexts=of_names), seed, folds=1 if quickly else None
-        )
+        # A selection counts columns of names; the table has others between them.
         tuples = tuple(tuple(cells.names[j] for j in site) for site in selection.tuples)
         cells = replace(cells, tuples=tuples)
-        found = Choices(losses=selection.losses, taken=selection.taken, folds=len(selection.trials))
-    tuples_too = f", {len(cells.tuples)} tuples of them" if cells.tuples else ""
-    why = f"auto: names{tuples_too}, and {cells.forest.n_trees} trees of cuts, for a table with numbers"
-    choices = replace(found, kernel=why)
-    vote, weighted = chosen.vote, None
+        choices = Choices(
+            losses=selection.losses, taken=selection.taken, folds=len(selection.trials)
+        )
+    names_and_tuples = "names"
+    if cells.tuples:
+        names_and_tuples = f"names, {len(cells.tuples)} tuples of them"
+    why = (
+        f"auto: {names_and_tuples}, and {cells.forest.n_trees} trees of cuts, for a table with "
+        "numbers"
+    )
+    choices = replace(choices, kernel=why)
+    vote = draft.vote
+    weighted = None
     if is_auto(settings.vote):
         with progress_bar("Choosing the vote, folds"):
             vote, trials, weighted = choose_tree_vote(cells, examples, seed)
-        choices = choices.with_trials(trials, _why(vote))
+        choices = choices.with_trials(trials, _explain_vote(vote))
+    sites = [site[0] if len(site) == 1 else site for site in cells.sites()]
     return replace(
-        chosen,
-        kernel=SiteKernel([site[0] if len(site) == 1 else site for site in cells.sites()]),
+        draft,
+        kernel=SiteKernel(sites),
         vote=vote,
         choices=choices,
         cells=cells,
@@ -322,31 +392,31 @@ def _by_trees(
     )
 
 
-def _is_enough(examples: Examples) -> bool:
-    """Return whether there is something that trees can be grown by."""
-    return (
-        int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES
-        and len(np.unique(examples.label_ranks)) > 1
-    )
+def _can_grow_trees(examples: Examples) -> bool:
+    """Return whether there is something that trees can be grown by: rows of several labels."""
+    if int(examples.multiplicity.sum()) < MIN_FITTED_EXAMPLES:
+        return False
+    return len(np.unique(examples.label_ranks)) > 1
 
 
-def _shard_of(fitted: Memory, memory: Memory) -> Memory:
-    """Return an empty memory of the layout of a fitted one, if it is of the same kind as `memory`."""
+def _make_shard(fitted: Memory, memory: Memory) -> Memory:
+    """Return an empty memory of the layout of a fitted one, if it is of the kind of `memory`."""
     shard = fitted.empty_like()
-    mine, theirs = memory.layout(), shard.layout()
+    layout = memory.layout()
+    shard_layout = shard.layout()
     for name in ("memory", "h", "sites"):
-        if mine[name] != theirs[name]:
+        if layout[name] != shard_layout[name]:
             raise LayoutError(
-                f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there."
+                f"layout= is of another kind: {name} is {layout[name]!r} here and "
+                f"{shard_layout[name]!r} there."
             )
     return shard
 
 
-def _why(vote: Vote) -> str:
+def _explain_vote(vote: Vote) -> str:
+    """Return why "auto" is this vote."""
     if not vote.has_weights:
         return "a sum, because the memory keeps no rows of counts"
-    return (
-        "weights for each label"
-        if getattr(vote, "per_label", False)
-        else "weights that all labels share"
-    )
+    if getattr(vote, "per_label", False):
+        return "weights for each label"
+    return "weights that all labels share"

@@ -1,8 +1,8 @@
-"""What a column, or a pair of columns, says of the labels: how often each label occurs with each value.
+"""What a column, or a pair, says of the labels: how often each label occurs with each value.
 
-Counts are read where the model counts such a site with exact counts in memory, and otherwise from the rows that it
-keeps. Neither contains forgotten rows. Numbers and dates are put into ranges. Of many names the most frequent ones are
-shown, the others together.
+Counts are read where the model counts such a site with exact counts in memory, and otherwise from
+the rows that it keeps. Neither contains forgotten rows. Numbers and dates are put into ranges. Of
+many names the most frequent ones are shown, the others together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from hammemo.explain.column_axes import (
     range_axis,
 )
 from hammemo.features.cells import MISSING_RANGE, token_values
-from hammemo.memories.exact import InSegments, SparseCounts
+from hammemo.memories.exact import SparseCounts
+from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.read import classes_of
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import joined_examples
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """How often each label occurs with each value of one or two columns; what `MemoryClassifier.plot_column` draws.
+    """How often each label occurs with each value of one or two columns.
+
+    `MemoryClassifier.plot_column` draws it.
 
     Parameters
     ----------
@@ -66,34 +69,47 @@ class ColumnValues:
     source: str
 
     def plot(self, label: Any = None, ax: Axes | None = None) -> Axes:
-        """Draw the share of the labels, or of one of them, for each value, and how many rows have it."""
+        """Draw the share of the labels, or of one of them, for each value; return the axes.
+
+        Beside it stands how many rows have the value.
+        """
         if not self.counts.any():
             raise ValueError("There is nothing to draw: the model holds no rows.")
         if label is not None and label not in self.labels:
-            raise ValueError(
-                f"label={label!r} is not one of the labels: {', '.join(map(repr, self.labels[:10]))}."
-            )
-        place = None if label is None else self.labels.index(label)
+            labels = ", ".join(map(repr, self.labels[:10]))
+            raise ValueError(f"label={label!r} is not one of the labels: {labels}.")
+        place = None
+        if label is not None:
+            place = self.labels.index(label)
         names = list(map(str, self.labels))
         if len(self.columns) == 1:
             return column_plot.draw_one(
                 ax,
                 self.columns[0],
                 self.values[0],
-                self.counts,
-                names,
-                place,
-                self.source,
+                counts=self.counts,
+                labels=names,
+                label=place,
+                source=self.source,
                 ordered=self.ordered[0],
             )
         return column_plot.draw_pair(
-            ax, self.columns, self.values, self.counts, names, place, self.source
+            ax,
+            self.columns,
+            self.values,
+            counts=self.counts,
+            labels=names,
+            label=place,
+            source=self.source,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Cases:
-    """Rows of values with how often each label occurs in them: a site of a table of counts, or kept rows."""
+    """Rows of values with how often each label occurs in them.
+
+    They are a site of a table of counts, or kept rows.
+    """
 
     tokens: Vocabulary
     ranks: Ints
@@ -113,26 +129,31 @@ def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
     --------
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.tasks.labels.column_values import column_values
-    >>> X, y = [["sun", "calm"], ["sun", "wind"], ["rain", "wind"]] * 30, ["play", "play", "stay"] * 30
-    >>> found = column_values(MemoryClassifier().fit(X, y).state, [0])
-    >>> found.values, found.labels, found.counts.tolist(), found.source
+    >>> X = [["sun", "calm"], ["sun", "wind"], ["rain", "wind"]] * 30
+    >>> model = MemoryClassifier().fit(X, ["play", "play", "stay"] * 30)
+    >>> weather = column_values(model.state, [0])
+    >>> weather.values, weather.labels, weather.counts.tolist(), weather.source
     ((('sun', 'rain'),), ('play', 'stay'), [[60, 0], [0, 30]], 'all 90 rows')
     """
     places = find_places(state.columns, columns)
-    cases = _counted(state, places) or _kept(state, places)
+    cases = _count_in_site(state, places) or _count_kept_rows(state, places)
     kinds = state.columns.kinds
     totals = np.bincount(cases.rows, cases.counts, len(cases.ranks)).astype(np.int64)
-    size, axes = len(places) - 1, []
+    most_values = MOST_VALUES[len(places) - 1]
+    most_ranges = MOST_RANGES[len(places) - 1]
+    axes = []
     for ranks, place in zip(cases.ranks.T, places, strict=True):
         if kinds[place] is ColumnKind.NAMES:
-            axes.append(name_axis(cases.tokens, ranks, totals, MOST_VALUES[size]))
+            axes.append(name_axis(cases.tokens, ranks, totals, most_values))
         elif cases.are_ranges:
-            axes.append(_ranges(state, place, cases.tokens, ranks))
+            axes.append(_ranges_of_layout(state, place, cases.tokens, ranks))
         else:
-            axes.append(range_axis(kinds[place], cases.tokens, ranks, totals, MOST_RANGES[size]))
-    n_labels = len(state.memory.labels)
-    counts = np.zeros((*(len(values) for values, _, _ in axes), n_labels), np.int64)
-    np.add.at(counts, (*(bins[cases.rows] for _, bins, _ in axes), cases.labels), cases.counts)
+            kind = kinds[place]
+            axes.append(range_axis(kind, cases.tokens, ranks, totals=totals, most=most_ranges))
+    shape = [len(values) for values, _, _ in axes]
+    counts = np.zeros((*shape, len(state.memory.labels)), np.int64)
+    value_places = [bins[cases.rows] for _, bins, _ in axes]
+    np.add.at(counts, (*value_places, cases.labels), cases.counts)
     return ColumnValues(
         columns=name_columns(state.columns, places),
         values=tuple(values for values, _, _ in axes),
@@ -143,71 +164,75 @@ def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
     )
 
 
-def _counted(state: LabelState, places: list[int]) -> _Cases | None:
-    """Return the cases of a site that compares these columns; None where there is none with exact counts in memory."""
-    site, sites, memory = tuple(sorted(places)), state.layout.sites, state.memory
+def _count_in_site(state: LabelState, places: list[int]) -> _Cases | None:
+    """Return the cases of a site that compares these columns.
+
+    None where there is no such site with exact counts in memory.
+    """
+    site = tuple(sorted(places))
+    positions = state.layout.sites.positions
     cells = state.layout.cells
     if cells is not None and cells.narrowing is not None:
         return None  # its sites are columns of narrow rows
-    if site not in sites.positions or (
-        isinstance(memory, InSegments) and memory.segmented is not None
-    ):
+    if site not in positions or is_in_segments(state.memory):
         return None
-    reader = memory.now().reader()
+    reader = state.memory.now().reader()
     if not isinstance(reader, SparseCounts):
         return None
-    k, table = sites.positions.index(site), reader.table
-    matrix = table.matrices(reader.labels)[k].tocoo()
-    ranks = table.tuples[k].rows()[:, [site.index(place) for place in places]]
-    n = int(reader.label_counts.sum())
-    left = reader.label_counts - np.asarray(matrix.sum(axis=0)).ravel().astype(
-        np.int64
-    )  # rows without such values
+    table = reader.table
+    site_number = positions.index(site)
+    matrix = table.matrices(reader.labels)[site_number].tocoo()
+    ranks = table.tuples[site_number].rows()[:, [site.index(place) for place in places]]
+
+    # Rows without such values are in no row of the matrix: they become one more case of each label.
+    n_labels = len(reader.label_counts)
+    counted = np.asarray(matrix.sum(axis=0)).ravel().astype(np.int64)
+    n_rows = int(reader.label_counts.sum())
     return _Cases(
         tokens=table.vocabulary,
         ranks=np.concatenate([ranks, np.full((1, len(places)), -1)]),
-        rows=np.append(matrix.row, np.full(len(left), len(ranks))).astype(np.int64),
-        labels=np.append(matrix.col, np.arange(len(left))).astype(np.int64),
-        counts=np.append(matrix.data, left).astype(np.int64),
-        source=f"all {n:,} rows",
+        rows=np.append(matrix.row, np.full(n_labels, len(ranks))).astype(np.int64),
+        labels=np.append(matrix.col, np.arange(n_labels)).astype(np.int64),
+        counts=np.append(matrix.data, reader.label_counts - counted).astype(np.int64),
+        source=f"all {n_rows:,} rows",
         are_ranges=True,
     )
 
 
-def _kept(state: LabelState, places: list[int]) -> _Cases:
+def _count_kept_rows(state: LabelState, places: list[int]) -> _Cases:
     """Return the rows that are kept as cases; ValueError where none are."""
-    kept, labels = state.kept, state.memory.labels
-    if kept is None:
+    kept_examples = state.kept
+    if kept_examples is None:
         raise ValueError(
-            "Nothing is known of these columns alone: the model neither counts them as a site with exact counts, nor "
-            "keeps rows. Fit it with keep=True."
+            "Nothing is known of these columns alone: the model neither counts them as a site with "
+            "exact counts, nor keeps rows. Fit it with keep=True."
         )
-    batches = [batch for batch in kept.batches() if len(batch)]
+    batches = [batch for batch in kept_examples.batches() if len(batch)]
     if not batches:
         raise ValueError("There is nothing to draw: the model holds no rows.")
-    examples, n = joined_examples(batches), int(state.memory.label_counts.sum())
+    examples = joined_examples(batches)
     counts = examples.multiplicity
-    contexts, places = contexts_of_places(state.columns, examples.contexts, places)
+    contexts, rank_places = contexts_of_places(state.columns, examples.contexts, places)
+    n_rows = int(state.memory.label_counts.sum())
+    source = f"all {n_rows:,} rows"
+    if not kept_examples.holds_all:
+        source = f"{int(counts.sum()):,} kept rows of {n_rows:,}"
     return _Cases(
         tokens=contexts.vocabulary,
-        ranks=contexts.ranks[:, places],
+        ranks=contexts.ranks[:, rank_places],
         rows=np.arange(len(examples)),
-        labels=labels.find(examples.labels)[examples.label_ranks],
+        labels=state.memory.labels.find(examples.labels)[examples.label_ranks],
         counts=counts,
-        source=f"all {n:,} rows" if kept.holds_all else f"{int(counts.sum()):,} kept rows of {n:,}",
+        source=source,
         are_ranges=False,
     )
 
 
-"""The values as they are shown, the value of each case, and whether values are in order."""
-
-
-def _ranges(state: LabelState, place: int, tokens: Vocabulary, ranks: Ints) -> Axis:
+def _ranges_of_layout(state: LabelState, place: int, tokens: Vocabulary, ranks: Ints) -> Axis:
     """Return the ranges that the model compares."""
     assert state.layout.cells is not None
     cuts = state.layout.cells.ranges[place]
-    found = token_values(tokens)[ranks]
-    bins = np.where(np.isnan(found) | (found == MISSING_RANGE), len(cuts) + 1, found).astype(
-        np.int64
-    )
+    ranges = token_values(tokens)[ranks]
+    is_missing = np.isnan(ranges) | (ranges == MISSING_RANGE)
+    bins = np.where(is_missing, len(cuts) + 1, ranges).astype(np.int64)
     return label_ranges(state.layout.cells.kinds[place], cuts, bins)

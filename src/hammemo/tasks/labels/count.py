@@ -1,6 +1,6 @@
 """memory = count(layout, rows): the memory of a classifier is a sum over rows under its layout.
 
-Every function returns a memory of its own, which shares with the one that it was given all pages that stay as they are.
+Every function returns a new memory. It shares with the one before all pages that stay as they are.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def empty_memory(state: LabelState) -> Memory:
     return state.memory.empty_like()
 
 
-def declared(memory: Memory) -> Vocabulary:
+def list_declared(memory: Memory) -> Vocabulary:
     """Return the labels that a memory keeps while they have no example."""
     return memory.declared
 
@@ -80,25 +80,29 @@ def declare(memory: Memory, labels: Vocabulary) -> Memory:
     return with_labels
 
 
-def open_memory(plan: LabelPlan, kept: Kept | None) -> Memory:
-    """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout.
+def open_memory(plan: LabelPlan, kept_examples: Kept | None) -> Memory:
+    """Return an empty memory of a plan, with its layout settled as far as it can be.
 
-    Where all are kept, they are counted first and settle it then.
+    Where only some rows are kept, these settle what is open. Where all are kept, they are counted
+    first and settle it then.
     """
-    if kept is None or kept.holds_all:
+    if kept_examples is None or kept_examples.holds_all:
         return plan.memory.snapshot()
-    return settle(plan.memory, plan.layout, kept)
+    return settle(plan.memory, plan.layout, kept_examples)
 
 
-def settle(memory: Memory, layout: Layout, kept: Kept) -> Memory:
+def settle(memory: Memory, layout: Layout, kept_examples: Kept) -> Memory:
     """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
     if not memory.list_undecided():
         return memory.snapshot()
-    return add_batches(memory, layout, kept.batches()).empty_like()
+    return add_batches(memory, layout, kept_examples.batches()).empty_like()
 
 
 def trust(memory: Memory, *before: LabelState) -> Memory:
-    """Return a memory that has forgotten rows of which each was looked up, so that its bounds hold as before."""
+    """Return a memory that has forgotten rows, each of which was looked up.
+
+    So its bounds hold as before.
+    """
     forgot_unchecked = any(state.memory.forgot_unchecked for state in before)
     if memory.forgot_unchecked == forgot_unchecked:
         return memory
@@ -108,9 +112,16 @@ def trust(memory: Memory, *before: LabelState) -> Memory:
 
 
 def merge(state: LabelState, other: LabelState, sign: int) -> Memory:
-    """Return the sum of two memories or, with sign -1, the difference; LayoutError where their layouts differ."""
-    mine, theirs = state.layout.cells, other.layout.cells
-    if mine is not theirs and mine != theirs:
+    """Return the sum of two memories or, with sign -1, the difference.
+
+    Raises
+    ------
+    LayoutError
+        Where their layouts differ.
+    """
+    cells = state.layout.cells
+    other_cells = other.layout.cells
+    if cells is not other_cells and cells != other_cells:
         raise LayoutError(
             "The two models cut numbers differently: give the second one layout= of the first."
         )
@@ -133,6 +144,6 @@ def fingerprint(state: LabelState) -> str:
 
 
 def has_layout_of(state: LabelState, other: LabelState) -> bool:
-    """Return False: the rows of a classifier are counted again also under an equal layout, because that is quick."""
+    """Return False: rows are counted again also under an equal layout, because that is quick."""
     del state, other
     return False

@@ -1,4 +1,4 @@
-"""A table that others read and count, as engines do: the model chooses, keeps rows and fits weights."""
+"""A table that others read and count, as engines do: the model chooses and fits its vote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hammemo._arrays.integers import object_array
 from hammemo.edits.fit import choose_like_given, count_plan, start
 from hammemo.edits.task import RowBatch
 from hammemo.kernels import AutoSites
-from hammemo.tasks.labels.automatic import resolved_kernel
+from hammemo.tasks.labels.automatic import make_kernel
 from hammemo.tasks.labels.choose import choice_rows, choose
 from hammemo.tasks.labels.count import add_batches, declare, settle
 from hammemo.tasks.labels.layout import is_in_segments
@@ -70,54 +70,53 @@ class TableFacts:
     def columns(self) -> Columns:
         """Return the columns of the table."""
         names = object_array(self.names)
-        return Columns(self.kinds, names, self.types, self.token_types, self.zones)
+        return Columns(self.kinds, names, self.types, self.token_types, zones=self.zones)
 
     def choice_rows(self) -> Examples:
-        """Return the rows to choose by; without kept rows the labels alone, where nothing depends on rows."""
-        rows = None if self.store is None else self.store.kept_rows
-        if rows is not None:
-            return choice_rows(rows)
-        none = np.empty(0, np.int64)
-        return Examples(
-            Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))),
-            none,
-            self.labels,
-            none,
-        )
+        """Return the rows to choose by.
+
+        Without kept rows, where nothing depends on rows, they are the labels alone.
+        """
+        if self.store is not None and self.store.kept_rows is not None:
+            return choice_rows(self.store.kept_rows)
+        no_rows = np.empty(0, np.int64)
+        contexts = Contexts.with_ranks(Vocabulary(), no_rows.reshape(0, len(self.names)))
+        return Examples(contexts, no_rows, self.labels, no_rows)
 
 
 def room_for_rows(
     settings: ModelSettings, columns: Columns, seed: int, layout: LabelState | None
 ) -> ModelStore | None:
-    """Return what the rows of a table of these columns are stored in, while others read it; nothing is learnt yet.
+    """Return the empty store of a table of these columns, which others are to read.
 
     Where no rows are kept, nothing may depend on them.
     """
     check_missing_rule(settings.missing)
     if layout is not None:
-        fresh = settings.empty_store(
-            columns.width, layout.seed, choose_like_given(settings, columns, layout, 2).vote
-        )
-        theirs = layout.rows
-        return fresh if theirs is None or fresh is None else fresh.with_kept(theirs.empty_copy())
+        plan = choose_like_given(settings, columns, layout, 2)
+        store = settings.empty_store(columns.width, layout.seed, plan.vote)
+        if store is None or layout.rows is None:
+            return store
+        store_like_layout: ModelStore = store.with_kept(layout.rows.empty_copy())
+        return store_like_layout
     memory = settings.new_memory()
     vote = settings.vote_for(2, memory)
-    kernel, room = (
-        resolved_kernel(settings.kernel, memory, vote),
-        settings.empty_store(columns.width, seed, vote),
-    )
-    if (room is None or room.kept is None) and (
+    kernel = make_kernel(settings.kernel, memory, vote)
+    store = settings.empty_store(columns.width, seed, vote)
+    if store is not None and store.kept is not None:
+        return store
+    if (
         columns.has_ordered
         or vote.fits_weights
         or isinstance(kernel, AutoSites)
         or memory.open(kernel.resolve(columns.n), seed).list_undecided()
     ):
         raise ValueError(
-            "Engines choose from the rows that a model keeps, and this one keeps none: use keep=True, and "
-            "set_params(keep=False).refit() afterwards, or what depends on no rows (names only, memory='exact' and "
-            "vote='sum')."
+            "Engines choose from the rows that a model keeps, and this one keeps none: use "
+            "keep=True, and set_params(keep=False).refit() afterwards, or what depends on no rows "
+            "(names only, memory='exact' and vote='sum')."
         )
-    return room
+    return store
 
 
 def learn_table(
@@ -129,33 +128,48 @@ def learn_table(
     *,
     kept_are_counted: bool,
 ) -> LabelState:
-    """Learn a table that others have read, as `fit` does; `count_all` returns the memory of a state with all its rows.
+    """Learn a table that others have read, as `fit` does.
 
-    With `kept_are_counted`, it is not asked where all rows are kept.
+    Parameters
+    ----------
+    settings : ModelSettings
+    facts : TableFacts
+    classes : array-like, optional
+        Labels that stay while they have no row.
+    layout : LabelState, optional
+        The model whose layout is taken, so that the two can be merged.
+    count_all : callable
+        Returns the memory of a state with all rows of the table.
+    kept_are_counted : bool
+        Whether rows are counted here, without `count_all`, where all of them are kept.
     """
-    kept, columns = None if facts.store is None else facts.store.kept, facts.columns()
-    listed = np.empty(0, facts.label_dtype) if classes is None else label_array(classes)
-    declared = Vocabulary.of(listed)
-    label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), listed)
+    kept_examples = None if facts.store is None else facts.store.kept
+    columns = facts.columns()
+    if classes is None:
+        class_array = np.empty(0, facts.label_dtype)
+    else:
+        class_array = label_array(classes)
+    declared = Vocabulary.of(class_array)
+    label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), class_array)
 
-    def all_rows(state: LabelState) -> Memory:
+    def count_table(state: LabelState) -> Memory:
         memory = state.memory
-        if kept is not None and kept.holds_all and kept_are_counted:
-            return add_batches(memory, state.layout, kept.batches())
-        if kept is not None:
-            memory = settle(memory, state.layout, kept)
+        if kept_examples is not None and kept_examples.holds_all and kept_are_counted:
+            return add_batches(memory, state.layout, kept_examples.batches())
+        if kept_examples is not None:
+            memory = settle(memory, state.layout, kept_examples)
         return declare(count_all(state.with_changes(memory=memory)), declared)
 
     if layout is not None:
         plan = choose_like_given(settings, columns, layout, len(facts.labels.union(declared)))
-        state = start(settings, plan, columns, label_dtype, layout)
+        state = start(settings, plan, columns, label_dtype, layout=layout)
         state = state.with_changes(memory=declare(state.memory, declared), store=facts.store)
-        state = state.with_changes(memory=all_rows(state))
+        state = state.with_changes(memory=count_table(state))
     else:
-        chosen_by = facts.choice_rows()
-        plan = choose(settings, columns, chosen_by, facts.seed)
-        batch = RowBatch(chosen_by, columns, label_dtype, declared)
-        state = count_plan(settings, plan, batch, facts.store, all_rows)
+        examples = facts.choice_rows()
+        plan = choose(settings, columns, examples, facts.seed)
+        batch = RowBatch(examples, columns, label_dtype, declared)
+        state = count_plan(settings, plan, batch, store=facts.store, count_all=count_table)
         state = state.with_changes(vote=weigh(settings, state))
     check_class_weight(state)
     if settings.memory_is_auto and not is_in_segments(state.memory):

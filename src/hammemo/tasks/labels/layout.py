@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choices:
-    """Why the parts of a model are what they are: plain values, so that they can be copied and pickled."""
+    """Why the parts of a model are what they are: plain values, ready to be copied and pickled."""
 
     kernel: str = "as given"
     memory: str = "as given"
@@ -37,7 +37,9 @@ class Choices:
 
     def with_trials(self, trials: list[WeightTrial], why: str) -> Choices:
         """Return the choices with the vote that is the best of some."""
-        held_out = HeldOut.from_trial(trials[0]) if trials else None
+        held_out = None
+        if trials:
+            held_out = HeldOut.from_trial(trials[0])
         return replace(
             self,
             trials=tuple(trials),

@@ -1,4 +1,4 @@
-"""The names of kernels, memories and votes: one list for Python, the command line, the server and plans.
+"""The names of kernels, memories and votes, for Python, the command line, the server and plans.
 
 A name may be followed by numbers, ``"suffixes:4"`` for ``Suffixes(4)``, and kernels may be joined:
 ``"positional+skip-pairs:3"``. "auto" is a name of every kind; `automatic` says what it becomes.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 
-_SHOWN: Final = 80
+_MOST_SHOWN: Final = 80
 """The most characters of an unknown name that an error repeats."""
 
 Part = TypeVar("Part")
@@ -45,9 +45,9 @@ class Names(Generic[Part]):
     Examples
     --------
     >>> from hammemo.tasks.labels.names import KERNELS, VOTES
-    >>> KERNELS.made("suffixes:4"), KERNELS.made("positional+skip-pairs:3")
+    >>> KERNELS.make("suffixes:4"), KERNELS.make("positional+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
-    >>> VOTES.made("median")
+    >>> VOTES.make("median")
     Traceback (most recent call last):
         ...
     ValueError: vote='median' is not known: use 'auto', 'sum', 'mean', 'log-linear', 'mixture'.
@@ -63,53 +63,58 @@ class Names(Generic[Part]):
         """Go through all names, "auto" first."""
         return iter((AUTO, *self.classes))
 
-    def made(self, text: str) -> Part:
+    def make(self, text: str) -> Part:
         """Return a new part of this name, which is not "auto"; refuse a name that is not known."""
-        parts = [self._one(part) for part in (text.split("+") if self.joined else [text])]
-        if None in parts:
-            raise ValueError(f"{self.kind}={text[:_SHOWN]!r} is not known: use {self.listed()}.")
-        whole: Part = reduce(add, parts)
-        return whole
+        texts = text.split("+") if self.joined else [text]
+        terms = [self._make_term(term) for term in texts]
+        if None in terms:
+            raise ValueError(
+                f"{self.kind}={text[:_MOST_SHOWN]!r} is not known: use {self.list_names()}."
+            )
+        sum_of_terms: Part = reduce(add, terms)
+        return sum_of_terms
 
-    def _one(self, text: str) -> Any:
+    def _make_term(self, text: str) -> Any:
         """Return the part of one name with its numbers, or None."""
         name, *numbers = text.strip().split(":")
         types = [*self.numbers.get(name, {}).values()]
         if name not in self.classes or len(numbers) > len(types):
             return None
         try:
-            return self.classes[name](
-                *(read(number) for read, number in zip(types, numbers, strict=False))
-            )
+            values = [read(number) for read, number in zip(types, numbers, strict=False)]
+            return self.classes[name](*values)
         except ValueError:
             return None
 
     def check(self, text: str) -> None:
         """Refuse a name that is not known."""
         if text != AUTO:
-            self.made(text)
+            self.make(text)
 
-    def resolved(self, value: Any) -> Part:
+    def resolve(self, value: Any) -> Part:
         """Return the part of a name, or the part itself; refuse what is neither."""
         if isinstance(value, str):
-            return self.made(value)
+            return self.make(value)
         if not isinstance(value, self.base):
             example = next(iter(self.classes.values()))()
             raise TypeError(
-                f"{self.kind}={value!r} is not a {self.kind}: pass an instance such as {example!r}, or a name: "
-                f"{self.listed()}."
+                f"{self.kind}={value!r} is not a {self.kind}: pass an instance such as "
+                f"{example!r}, or a name: {self.list_names()}."
             )
-        part: Any = value
-        return part  # type: ignore[no-any-return]
+        instance: Any = value
+        return instance  # type: ignore[no-any-return]
 
-    def name_of(self, part: Part) -> str:
+    def name_of(self, instance: Part) -> str:
         """Return the name of a part's class."""
-        return next(name for name, cls in self.classes.items() if cls is type(part))
+        return next(name for name, cls in self.classes.items() if cls is type(instance))
 
-    def listed(self) -> str:
+    def list_names(self) -> str:
         """Return all names as an error lists them, with the numbers that may follow."""
         forms = [":".join([name, *self.numbers.get(name, {})]) for name in self]
-        return ", ".join(map(repr, forms)) + (", or several joined by '+'" if self.joined else "")
+        names = ", ".join(map(repr, forms))
+        if self.joined:
+            names += ", or several joined by '+'"
+        return names
 
 
 KERNELS: Final[Names[SiteKernel]] = Names(

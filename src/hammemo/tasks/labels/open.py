@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def open_state(settings: ModelSettings, h: int) -> LabelState:
     """Return the state of a model of h columns that has learned nothing."""
     columns = undecided(settings, Columns.from_count(h))
-    nothing = Examples.of(np.empty((0, h), object), np.empty(0, object))
-    batch = RowBatch(nothing, columns, np.dtype(object), Vocabulary())
-    plan = choose_by_first_rows(settings, columns, batch, 0, settings.seed())
+    no_rows = Examples.of(np.empty((0, h), object), np.empty(0, object))
+    batch = RowBatch(no_rows, columns, np.dtype(object), Vocabulary())
+    plan = choose_by_first_rows(settings, columns, batch, n_labels=0, seed=settings.seed())
     return start(settings, plan, columns, batch.target_dtype)

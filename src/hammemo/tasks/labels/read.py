@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def read_target(
     settings: ModelSettings, state: LabelState, label: Any, sign: int
 ) -> tuple[Any, np.dtype[Any]]:
-    """Return one label as it is, because the memory checks it, and the type of all labels once it is learned."""
+    """Return one label as it is, and the type of all labels once it is learned.
+
+    The memory checks the label.
+    """
     del settings
     dtype = state.target_dtype
     if sign < 0 or holds_label(dtype, label):
@@ -34,16 +37,20 @@ def read_batch(
 ) -> RowBatch:
     """Return rows that are to be learned, and the classes that are declared with them."""
     del settings
-    declared = rows.labels[:0] if classes is None else label_array(classes)
-    known = [] if before is None else [label_ends(before)]
-    dtype = common_label_dtype(rows.labels, declared, *known)
+    declared = rows.labels[:0]
+    if classes is not None:
+        declared = label_array(classes)
+    if before is None:
+        dtype = common_label_dtype(rows.labels, declared)
+    else:
+        dtype = common_label_dtype(rows.labels, declared, label_ends(before))
     examples = rows.examples()
     if before is None and not len(examples) and not len(declared):
         raise ValueError(
             "There is nothing to learn: every sample_weight is zero and no class was declared."
         )
-    if before is None:
-        check_column_names(() if rows.columns.names is None else rows.columns.names)
+    if before is None and rows.columns.names is not None:
+        check_column_names(rows.columns.names)
     return RowBatch(examples, rows.columns, dtype, Vocabulary.of(declared))
 
 
@@ -52,10 +59,12 @@ def common_dtype(state: LabelState, other: LabelState) -> np.dtype[Any]:
     return common_label_dtype(classes_of(state), classes_of(other))
 
 
-def declared_targets(state: LabelState) -> Array | None:
+def list_declared_targets(state: LabelState) -> Array | None:
     """Return the declared labels as a user declares them; None where there are none."""
     declared = state.memory.declared
-    return classes_array(declared, state.target_dtype) if len(declared) else None
+    if not len(declared):
+        return None
+    return classes_array(declared, state.target_dtype)
 
 
 def classes_of(state: LabelState) -> Array:

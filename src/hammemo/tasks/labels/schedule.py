@@ -1,4 +1,4 @@
-"""When a classifier that learns in pieces chooses, and whether what it has chosen depends on rows."""
+"""When a classifier that learns in pieces chooses, and whether its choice depends on rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ def chooses_by_first_rows() -> bool:
 
 
 def begins_again(state: LabelState, *, choose_again: bool) -> bool:
-    """Return whether a state without rows has numbers to be cut by the next rows; names need no choice."""
+    """Return whether the next rows are to cut the numbers of a state without rows.
+
+    Names need no choice.
+    """
+    if not state.columns.has_ordered:
+        return False
     cells = state.layout.cells
-    has_cells = cells is not None and state.columns.kinds == cells.table_kinds
-    return state.columns.has_ordered and (choose_again or not has_cells)
+    has_cells = cells is not None and cells.table_kinds == state.columns.kinds
+    return choose_again or not has_cells
 
 
 def is_choice_due(settings: ModelSettings, state: LabelState, since: int = 0) -> bool:
-    """Return whether there are enough rows to choose by, and twice as many as at the last choice, or `since`."""
+    """Return whether there are enough rows, and twice as many as at the last choice, or `since`."""
     is_automatic = is_auto(settings.vote) or settings.kernel_is_automatic
     if not is_automatic or not state.can_choose_by_rows:
         return False
@@ -36,7 +41,10 @@ def is_choice_due(settings: ModelSettings, state: LabelState, since: int = 0) ->
 
 
 def chooses_at_refit(settings: ModelSettings, state: LabelState) -> bool:
-    """Return whether a refit looks for sites; otherwise it fits weights, or counts again under the same sites."""
+    """Return whether a refit looks for sites.
+
+    Otherwise it fits weights, or counts again under the same sites.
+    """
     return settings.kernel_is_automatic and state.can_choose
 
 

@@ -1,7 +1,7 @@
 """The one place where questions are answered: a reader, the sites and a vote.
 
-A question makes a scorer of what a memory holds at that moment and takes all of its answer from it: scores, labels,
-leading labels, probabilities, certificates and explanations, all of one version.
+A question makes a scorer of what a memory holds at that moment and takes all of its answer from it:
+scores, labels, leading labels, probabilities, certificates and explanations, all of one version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
-    from hammemo.memories.ranker import LabelMask, Ranker
+    from hammemo.memories.ranker import LabelMask, Ranker, SiteScores
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary
@@ -70,45 +70,47 @@ class Scorer:
     @cached_property
     def ranker(self) -> Ranker:
         """What gives the scores."""
-        whole = self._memory
-        made = (
-            self.vote.ranker(self.reader, self.sites)
-            if whole is None
-            else whole.ranker(self.vote, self.sites)
-        )
+        if self._memory is None:
+            ranker = self.vote.ranker(self.reader, self.sites)
+        else:
+            ranker = self._memory.ranker(self.vote, self.sites)
         if self._cells is None:
-            return made
+            return ranker
         base = self._cells.base_answers(self.labels, self.vote.base_weights(self.labels))
-        return made.for_cells(self._cells, base)
+        return ranker.for_cells(self._cells, base)
 
     def check_not_empty(self) -> None:
         """Refuse to answer where nothing is stored."""
         if not len(self.labels):
             raise ValueError(
-                "The memory is empty, so there is no label to predict: learn at least one example first."
+                "The memory is empty, so there is no label to predict: learn at least one example "
+                "first."
             )
 
-    def _compared(self, contexts: Contexts) -> Contexts:
+    def _find_cells(self, contexts: Contexts) -> Contexts:
         """Return what the sites compare: cells, where rows have numbers."""
-        return contexts if self._cells is None else self._cells.of(contexts)
+        if self._cells is None:
+            return contexts
+        return self._cells.of(contexts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in dict(vars(self)).items() if name != "ranker"
-        }  # made again when needed
+        # the ranker is made again when it is needed
+        return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}
 
     def scores(self, contexts: Contexts) -> Array:
-        """Return one score for each context and label, made in batches that bound the memory needed.
+        """Return one score for each context and label.
+
+        They are computed in batches, which bound the memory needed.
 
         Shapes
         ------
         contexts : m of them; returned : (m, number of labels)
         """
-        parts = [
-            self.ranker.scores(contexts[part])
-            for part in row_pieces(len(contexts), self.ranker.row_width)
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.labels)))
+        pieces = row_pieces(len(contexts), self.ranker.row_width)
+        batches = [self.ranker.scores(contexts[piece]) for piece in pieces]
+        if not batches:
+            return np.empty((0, len(self.labels)))
+        return np.concatenate(batches)
 
     def probabilities(self, contexts: Contexts) -> Floats:
         """Return the probability of each label, where the vote gives probabilities."""
@@ -116,22 +118,37 @@ class Scorer:
         return self.vote.probabilities(self.scores(contexts))
 
     def log_probabilities(self, contexts: Contexts) -> Floats:
-        """Return the logarithms of the probabilities: finite also where a probability is too small for a float."""
+        """Return the logarithms of the probabilities.
+
+        They are finite also where a probability is too small for a float.
+        """
         check_probabilities(self.vote)
         return self.vote.log_probabilities(self.scores(contexts))
 
     def losses(self, examples: Examples) -> Floats:
-        """Return minus the logarithm of the probability of each example's label; infinity where it is no label."""
-        counted = examples if self._cells is None else self._cells.counted(examples)
-        found = self.vote.label_probabilities(self.reader, counted, self.sites)
-        if found is None:
-            columns = self.labels.find(examples.labels)[examples.label_ranks]
-            found = np.zeros(len(examples))
-            for part in row_pieces(len(examples), self.reader.row_width):
-                all_labels, known = self.probabilities(examples.contexts[part]), columns[part] >= 0
-                found[part] = np.where(known, all_labels[np.arange(len(known)), columns[part]], 0.0)
+        """Return minus the logarithm of the probability of each example's label.
+
+        It is infinity where the model does not know the label.
+        """
+        counted = examples
+        if self._cells is not None:
+            counted = self._cells.counted(examples)
+        right = self.vote.label_probabilities(self.reader, counted, self.sites)
+        if right is None:
+            right = self._compute_right(examples)
         with np.errstate(divide="ignore"):
-            return -np.log(found)
+            return -np.log(right)
+
+    def _compute_right(self, examples: Examples) -> Floats:
+        """Return the probability of each example's label: 0 for an unknown one."""
+        columns = self.labels.find(examples.labels)[examples.label_ranks]
+        right = np.zeros(len(examples))
+        for piece in row_pieces(len(examples), self.reader.row_width):
+            of_all_labels = self.probabilities(examples.contexts[piece])
+            piece_columns = columns[piece]
+            of_label = of_all_labels[np.arange(len(piece_columns)), piece_columns]
+            right[piece] = np.where(piece_columns >= 0, of_label, 0.0)
+        return right
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -139,17 +156,25 @@ class Scorer:
         return self.ranker.winners(contexts)
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        """Return the columns of the k highest scores of each context, best first.
+
+        Equal scores are in column order.
+        """
         return self.ranker.leaders(contexts, checked_k(k))
 
     def rank(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k labels that `top_k` lists: the leaders, unless the vote discounts some."""
+        """Return the columns of the k labels that `top_k` lists.
+
+        They are the leaders, unless the vote discounts some.
+        """
         return self.ranker.rank(contexts, checked_k(k))
 
     def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
     ) -> tuple[Ints, Floats | None]:
-        """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
+        """Return the same among the labels that a mask allows, and their scores, if asked.
+
+        Scores have the discount of the vote.
 
         Shapes
         ------
@@ -157,27 +182,28 @@ class Scorer:
         """
         return self.ranker.leaders_by_mask(contexts, checked_k(k), mask, with_scores=with_scores)
 
-    def certified(self, contexts: Contexts) -> Bools:
-        """Return for each context whether the winner is proven to be that of the exact classifier."""
+    def certify(self, contexts: Contexts) -> Bools:
+        """Return for each context whether its winner is proven to be the exact classifier's."""
         if not len(self.labels):
             self.winners(contexts)  # refuses, and says what to do
         if self.reader.is_exact:
             return np.ones(len(contexts), bool)  # it is the exact classifier that answers
         if not isinstance(self.vote, WeightedSum):
             raise TypeError(
-                f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch has no certificate for "
-                "them: use memory='exact', whose answers are exact with every vote, or vote='sum'."
+                f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch "
+                "has no certificate for them: use memory='exact', whose answers are exact with "
+                "every vote, or vote='sum'."
             )
         _warn_of_unchecked_forgetting(self.reader)
         divisor = self.vote.divisor(self.reader, self.sites)
-        return self.reader.proven(
-            self._compared(contexts), self.sites.weights, divisor, self.winners(contexts)
-        )
+        cells = self._find_cells(contexts)
+        return self.reader.proven(cells, self.sites.weights, divisor, self.winners(contexts))
 
     def column_contributions(self, contexts: Contexts) -> tuple[Floats, Floats]:
         """Return what each column of a table adds to each score, and the score without any column.
 
-        What a tuple says is divided evenly among its columns, what trees say as `Cells.column_shares` has it.
+        What a tuple says is divided evenly among its columns, what trees say as
+        `Cells.column_shares` has it.
 
         Shapes
         ------
@@ -190,29 +216,42 @@ class Scorer:
                 values, base = self.column_contributions(narrow)
                 return narrowing.spread(values, contexts), base
         n_columns = self.sites.h if self._cells is None else len(self._cells.kinds)
-        labels, m = np.arange(len(self.labels)), len(contexts)
-        values, base = np.zeros((m, n_columns, len(labels))), np.zeros((m, len(labels)))
+        n_labels = len(self.labels)
+        values = np.zeros((len(contexts), n_columns, n_labels))
+        base = np.zeros((len(contexts), n_labels))
         if isinstance(self.ranker, TreeRanker) and self.ranker.has_tables:
-            for part in row_pieces(m, n_columns * len(labels)):
-                values[part], base[part] = self.ranker.column_contributions(contexts[part])
+            for piece in row_pieces(len(contexts), n_columns * n_labels):
+                values[piece], base[piece] = self.ranker.column_contributions(contexts[piece])
             return values, base
-        for part in row_pieces(m, self.sites.n * (n_columns + len(labels))):
-            terms = self.ranker.site_scores(contexts[part], labels)
-            sites = terms.parts or self.sites.described()
-            if any(kind for kind, _ in sites):
-                raise TypeError(
-                    "contributions() is for tables: a bag of tokens belongs to no column. Use explain()."
-                )
-            spread = np.zeros((len(sites), self.sites.h))
-            for site, (_, positions) in zip(spread, sites, strict=True):
-                site[list(positions)] = 1.0 / len(positions)
-            of_positions = np.einsum("sp,msc->mpc", spread, terms.values, optimize=True)
-            if self._cells is not None:
-                shares = self._cells.column_shares(contexts[part])
-                of_positions = np.matmul(shares.transpose(0, 2, 1), of_positions)
-            values[part] = of_positions
-            base[part] = 0 if terms.base is None else terms.base
+        for piece in row_pieces(len(contexts), self.sites.n * (n_columns + n_labels)):
+            terms = self.ranker.site_scores(contexts[piece], np.arange(n_labels))
+            values[piece] = self._spread_sites(terms, contexts[piece])
+            if terms.base is not None:
+                base[piece] = terms.base
         return values, base
+
+    def _spread_sites(self, terms: SiteScores, contexts: Contexts) -> Floats:
+        """Return what sites say, divided among the columns that they compare.
+
+        Shapes
+        ------
+        returned : (m, columns, L)
+        """
+        sites = terms.parts or self.sites.described()
+        if any(kind for kind, _ in sites):
+            raise TypeError(
+                "contributions() is for tables: a bag of tokens belongs to no column. Use "
+                "explain()."
+            )
+        site_shares = np.zeros((len(sites), self.sites.h))
+        for shares_of_site, (_, positions) in zip(site_shares, sites, strict=True):
+            shares_of_site[list(positions)] = 1.0 / len(positions)
+        of_positions: Floats = np.einsum("sp,msc->mpc", site_shares, terms.values, optimize=True)
+        if self._cells is None:
+            return of_positions
+        # With cells, a position is a column or a level of a tree, which cuts several columns.
+        column_shares = self._cells.column_shares(contexts)
+        return np.asarray(np.matmul(column_shares.transpose(0, 2, 1), of_positions))
 
     def explanation(self, context: Contexts, classes: Array, k: int) -> Explanation:
         """Return why one context got its label; `classes` are the labels as the user has them."""
@@ -220,40 +259,64 @@ class Scorer:
             self.winners(context)  # refuses, and says what to do
         columns = self.leaders(context, max(checked_k(k), 2))[0]
         scores = self.scores(context)[0]
-        margin = float(scores[columns[0]] - scores[columns[1]]) if len(columns) > 1 else None
-        certified = None
+        margin = None
+        if len(columns) > 1:
+            margin = float(scores[columns[0]] - scores[columns[1]])
+        is_proven = None
         if self.reader.is_exact or (self.reader.has_bounds and isinstance(self.vote, WeightedSum)):
-            certified = bool(self.certified(context)[0])
+            is_proven = bool(self.certify(context)[0])
         columns = columns[:k]
+        probabilities = None
+        if self.vote.has_probabilities:
+            probabilities = self.vote.probabilities(scores[None])[0][columns]
+
+        # What each site adds to the scores of these labels.
         terms = self.ranker.site_scores(context, columns)
-        if self.reader.is_exact and terms.low is None and terms.errors is None:  # an own vote
+        if self.reader.is_exact and terms.low is None and terms.errors is None:  # a user's vote
             terms = replace(terms, low=terms.values, high=terms.values)
-        compared = self._compared(context)
-        ranks, tokens = compared.ranks[0], compared.vocabulary.tolist()
-        verdicts = self.reader.has_seen(compared.vocabulary).tolist()
-        seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
-        parts = terms.parts or self.sites.described()
+        if terms.base is None:
+            base = np.zeros(len(columns))
+        else:
+            base = np.atleast_2d(terms.base)[0]
+        sites = terms.parts or self.sites.described()
         # Of sites without a position only those are shown that say something of these labels.
-        shown = [k for k, (kind, _) in enumerate(parts) if not kind or terms.values[0, k].any()]
+        shown = [
+            place
+            for place, (kind, _) in enumerate(sites)
+            if not kind or terms.values[0, place].any()
+        ]
+
+        # The tokens of the context, and whether the model has seen them. Rank -1, no token, reads
+        # the last entry.
+        compared = self._find_cells(context)
+        ranks = compared.ranks[0]
+        tokens = [*compared.vocabulary.tolist(), None]
+        verdicts = self.reader.has_seen(compared.vocabulary).tolist()
+        is_seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
         return Explanation(
-            tokens=tuple(None if rank < 0 else tokens[rank] for rank in ranks),
-            seen=tuple(seen[rank] for rank in ranks),  # rank -1, no token, reads the last entry
-            sites=tuple(parts[k][1] for k in shown),
-            kinds=tuple(parts[k][0] for k in shown),
+            tokens=tuple(tokens[rank] for rank in ranks),
+            seen=tuple(is_seen[rank] for rank in ranks),
+            sites=tuple(sites[place][1] for place in shown),
+            kinds=tuple(sites[place][0] for place in shown),
             labels=tuple(classes[columns].tolist()),
             scores=np.asarray(scores[columns], np.float64),
-            base=np.zeros(len(columns)) if terms.base is None else np.atleast_2d(terms.base)[0],
+            base=base,
             contributions=terms.values[0, shown],
-            low=None if terms.low is None else terms.low[0, shown],
-            high=None if terms.high is None else terms.high[0, shown],
-            errors=None if terms.errors is None else terms.errors[0, shown],
+            low=_take_sites(terms.low, shown),
+            high=_take_sites(terms.high, shown),
+            errors=_take_sites(terms.errors, shown),
             score_errors=None if terms.total_errors is None else terms.total_errors[0],
             margin=margin,
-            certified=certified,
-            probabilities=self.vote.probabilities(scores[None])[0][columns]
-            if self.vote.has_probabilities
-            else None,
+            certified=is_proven,
+            probabilities=probabilities,
         )
+
+
+def _take_sites(values: Floats | None, sites: list[int]) -> Floats | None:
+    """Return the values of some sites for the first context; None where there are none."""
+    if values is None:
+        return None
+    return values[0, sites]
 
 
 _warned: WeakSet[Reader] = WeakSet()
@@ -261,12 +324,12 @@ _warned: WeakSet[Reader] = WeakSet()
 
 
 def _warn_of_unchecked_forgetting(reader: Reader) -> None:
-    """Warn once for each version of a memory that its certificates rest on what it was told to forget."""
+    """Warn once for each version of a memory that it may have forgotten what it never learned."""
     if reader.forgot_unchecked and reader not in _warned:
         warnings.warn(
-            "This model has forgotten examples without digests, and its memory cannot tell whether it had learnt "
-            "them: its certificates hold only if it had learnt every one of them. Use keep='digests', "
-            "which refuses to forget what was never learnt.",
+            "This model has forgotten examples without digests, and its memory cannot tell whether "
+            "it had learnt them: its certificates hold only if it had learnt every one of them. "
+            "Use keep='digests', which refuses to forget what was never learnt.",
             stacklevel=4,
         )
         _warned.add(reader)
@@ -276,6 +339,6 @@ def check_probabilities(vote: Vote) -> None:
     """Refuse a vote whose scores are not logarithms of probabilities."""
     if not vote.has_probabilities:
         raise AttributeError(
-            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear() or vote=Mixture(), or top_k for "
-            "a ranking."
+            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear() or "
+            "vote=Mixture(), or top_k for a ranking."
         )

@@ -1,4 +1,4 @@
-"""The parameters of a classifier as one frozen value: what an edit takes in place of an estimator."""
+"""The parameters of a classifier as one frozen value: what an edit takes for an estimator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hammemo.kernels import AutoSites
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.tasks.labels.automatic import resolved_memory, resolved_vote
+from hammemo.tasks.labels.automatic import make_memory, make_vote
 from hammemo.tasks.labels.names import is_auto
 from hammemo.votes import LogLinear, Vote
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class ModelSettings(NamedTuple):
-    """The parameters of `MemoryClassifier`, as they are now; a tuple, because single edits take microseconds.
+    """The parameters of `MemoryClassifier`, as they are now.
+
+    A tuple and no dataclass, because single edits, which make one, take microseconds.
 
     Parameters
     ----------
@@ -56,11 +58,10 @@ class ModelSettings(NamedTuple):
 
     def new_memory(self) -> Memory:
         """Return a memory that is not open yet."""
-        is_function = callable(self.memory) and not isinstance(
-            self.memory, type
-        )  # a class is refused
-        made: Memory = self.memory() if is_function else resolved_memory(self.memory)
-        return made
+        if callable(self.memory) and not isinstance(self.memory, type):  # a class is refused
+            memory: Memory = self.memory()
+            return memory
+        return make_memory(self.memory)
 
     def seed(self) -> int:
         """Return the seed of a model that begins; for None, a new one."""
@@ -71,8 +72,10 @@ class ModelSettings(NamedTuple):
         return self._replace(random_state=seed)
 
     def vote_for(self, n_labels: int, memory: Memory | None = None) -> Vote:
-        """Return the vote that is meant, where "auto" depends on what the memory keeps and on the number of labels."""
-        return resolved_vote(self.vote, self.new_memory() if memory is None else memory, n_labels)
+        """Return the vote; "auto" depends on what the memory keeps and on the number of labels."""
+        if memory is None:
+            memory = self.new_memory()
+        return make_vote(self.vote, memory, n_labels)
 
     def with_class_weight(self, vote: Vote) -> Vote:
         """Return a vote with the class weights of the model, if it has any."""
@@ -80,7 +83,8 @@ class ModelSettings(NamedTuple):
             return vote
         if not isinstance(vote, LogLinear):
             raise ValueError(
-                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: use vote='log-linear', "
+                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: use "
+                "vote='log-linear', "
                 "or leave out class_weight."
             )
         if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
@@ -94,23 +98,26 @@ class ModelSettings(NamedTuple):
     ) -> ModelStore | None:
         """Return what rows or documents are stored in; None where nothing is."""
         digests = Digests.of(self.keep)
-        kept = self._empty_kept(
-            self.keep if digests is None else digests.rows, h, seed, vote, documents=documents
-        )
-        return kept if digests is None else DigestStore(h, seed, digests.key, beside=kept)
+        if digests is None:
+            return self._empty_kept(self.keep, h, seed, vote=vote, documents=documents)
+        kept_examples = self._empty_kept(digests.rows, h, seed, vote=vote, documents=documents)
+        return DigestStore(h, seed, digests.key, beside=kept_examples)
 
-    def stored(self, store: ModelStore | None) -> ModelStore | None:
+    def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit: the same as while it ran."""
         return store
 
     def _empty_kept(
-        self, keep: Any, h: int, seed: int, vote: Vote, *, documents: bool
+        self, keep: Any, h: int, seed: int, *, vote: Vote, documents: bool
     ) -> Kept | None:
-        """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
-        most, is_needed = (
-            most_kept(keep, digests=True),
-            vote.fits_weights or isinstance(self.kernel, AutoSites),
-        )
+        """Return what rows or documents are kept in.
+
+        None where none are kept: `keep` says so, or nothing needs them.
+        """
+        limit = most_kept(keep, digests=True)
+        is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
         if keep is False or (keep == "auto" and not is_needed):
             return None
-        return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
+        if documents:
+            return KeptDocuments.empty(h, seed, limit)
+        return KeptRows.empty(h, seed, limit)

@@ -15,7 +15,10 @@ WARNING_BYTES: Final = 2**30
 """Bytes of an automatically chosen memory above which there is a warning."""
 
 _FIRST_LOOK: Final = 2**23
-"""Tokens after which the size is looked at, and again whenever they have doubled: a look is a pass over the state."""
+"""Tokens after which the size is measured, and again whenever they have doubled.
+
+To measure it is a pass over the state.
+"""
 
 
 def warn_if_large(memory: Memory) -> bool:
@@ -23,21 +26,25 @@ def warn_if_large(memory: Memory) -> bool:
     nbytes = memory.nbytes
     if nbytes >= WARNING_BYTES:
         warnings.warn(
-            f"The exact counts of memory='auto' take {nbytes / WARNING_BYTES:.1f} GiB and grow with what is learnt. "
-            "memory=Hashed(buckets, reserved) has a size that does not grow; memory='exact' turns this warning off.",
+            f"The exact counts of memory='auto' take {nbytes / WARNING_BYTES:.1f} GiB and grow "
+            "with what is learnt. memory=Hashed(buckets, reserved) has a size that does not grow; "
+            "memory='exact' turns this warning off.",
             UserWarning,
             stacklevel=3,
         )
     return nbytes >= WARNING_BYTES
 
 
-def watched(blocks: Iterable[Block], memory: Memory) -> Iterator[Block]:
+def watch_size(blocks: Iterable[Block], memory: Memory) -> Iterator[Block]:
     """Yield blocks as they are, and warn once where the memory that learns them grows large."""
-    seen, look = 0, _FIRST_LOOK
+    n_tokens = 0
+    next_look = _FIRST_LOOK
+    is_warned = False
     for block in blocks:
-        if seen >= look:
-            look = 2**62 if warn_if_large(memory) else 2 * seen
-        seen += len(block.tokens)
+        if not is_warned and n_tokens >= next_look:
+            is_warned = warn_if_large(memory)
+            next_look = 2 * n_tokens
+        n_tokens += len(block.tokens)
         yield block
-    if seen >= _FIRST_LOOK and look < 2**62:
+    if not is_warned and n_tokens >= _FIRST_LOOK:
         warn_if_large(memory)

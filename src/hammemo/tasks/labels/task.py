@@ -1,4 +1,7 @@
-"""`LABELS`: a row has a label; a memory counts labels, and a vote makes of counts one score for each label."""
+"""`LABELS`: a row has a label, and a memory counts labels.
+
+A vote turns counts into one score for each label.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class LabelTask:
     read_target = staticmethod(reading.read_target)
     read_batch = staticmethod(reading.read_batch)
     common_dtype = staticmethod(reading.common_dtype)
-    declared_targets = staticmethod(reading.declared_targets)
+    declared_targets = staticmethod(reading.list_declared_targets)
 
     chooses_by_first_rows = staticmethod(schedule.chooses_by_first_rows)
     begins_again = staticmethod(schedule.begins_again)
@@ -41,7 +44,7 @@ class LabelTask:
     layout_is_by_rows = staticmethod(schedule.layout_is_by_rows)
 
     n_examples = staticmethod(counting.count_examples)
-    declared = staticmethod(counting.declared)
+    declared = staticmethod(counting.list_declared)
     declare = staticmethod(counting.declare)
     empty_memory = staticmethod(counting.empty_memory)
     open_memory = staticmethod(counting.open_memory)
@@ -55,7 +58,7 @@ class LabelTask:
 
     weigh = staticmethod(weighing.weigh)
     weigh_learned = staticmethod(weighing.weigh_learned)
-    unfitted = staticmethod(weighing.unfitted)
+    unfitted = staticmethod(weighing.clear_vote)
     check_fit = staticmethod(weighing.check_class_weight)
     depends_on_rows = staticmethod(weighing.depends_on_rows)
 

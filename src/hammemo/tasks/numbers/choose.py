@@ -119,14 +119,14 @@ def keep_layout(state: NumberState) -> NumberLayout:
     return state.layout
 
 
-def choice_rows(kept: KeptRows) -> Examples:
+def choice_rows(kept_rows: KeptRows) -> Examples:
     """Return all kept rows."""
-    return kept.examples()
+    return kept_rows.examples()
 
 
-def is_sample_enough(kept: Kept) -> bool:
+def is_sample_enough(kept_rows: Kept) -> bool:
     """Return False: rows that are given to a refit are chosen by, too."""
-    del kept
+    del kept_rows
     return False
 
 

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = None) -> Axes:
     """Draw the mean target by the values of one or two columns; return the axes."""
     places = find_places(state.columns, columns)
-    kept = state.rows
-    if kept is None:
+    kept_rows = state.rows
+    if kept_rows is None:
         raise ValueError(
             "The model keeps no rows, so nothing is known of single columns: fit it with keep=True."
         )
-    if not len(kept):
+    if not len(kept_rows):
         raise ValueError("There is nothing to draw: the model holds no rows.")
-    examples = kept.examples()
+    examples = kept_rows.examples()
     counts = examples.multiplicity
 
     # The ranges or names of each column, and in which of them each row is.
@@ -63,7 +63,7 @@ def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = Non
     shape = [len(values) for values, _, _ in axes]
     bins = np.ravel_multi_index([bins for _, bins, _ in axes], shape)
     targets = average_targets(bins, extract_targets(examples), counts, shape)
-    if kept.holds_all:
+    if kept_rows.holds_all:
         source = f"all {state.n_examples:,} rows"
     else:
         source = f"{targets.totals.sum():,} kept rows"

@@ -67,13 +67,13 @@ def empty_memory(state: NumberState) -> NumberMemory:
     return NumberMemory.empty(state.layout)
 
 
-def open_memory(plan: NumberPlan, kept: Kept | None) -> NumberMemory:
+def open_memory(plan: NumberPlan, kept_rows: Kept | None) -> NumberMemory:
     """Return the empty memory of a plan: nothing in its layout is open."""
-    del kept
+    del kept_rows
     return plan.memory
 
 
-def declared(memory: NumberMemory) -> Vocabulary:
+def list_declared(memory: NumberMemory) -> Vocabulary:
     """Return no labels."""
     del memory
     return _NO_LABELS

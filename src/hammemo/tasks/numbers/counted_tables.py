@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def fit_table_of_numbers(
     settings: NumberSettings,
     columns: Columns,
-    kept: KeptRows,
+    kept_rows: KeptRows,
     seed: int,
     count_all: Callable[[NumberState], NumberMemory],
 ) -> NumberState:
@@ -32,13 +32,13 @@ def fit_table_of_numbers(
 
     Where they are not all rows of the table, `count_all` counts all.
     """
-    batch = RowBatch(kept.examples(), columns, TARGET_DTYPE, Vocabulary())
+    batch = RowBatch(kept_rows.examples(), columns, TARGET_DTYPE, Vocabulary())
     plan = choose(settings, columns, batch.examples, seed)
 
     def count_table(state: NumberState) -> NumberMemory:
-        if kept.holds_all:
+        if kept_rows.holds_all:
             return count(state, [batch.examples], precomputed=plan.precomputed)
         return count_all(state)
 
-    state = count_plan(settings, plan, batch, store=kept, count_all=count_table)
+    state = count_plan(settings, plan, batch, store=kept_rows, count_all=count_table)
     return weigh_plan(settings, state, plan, batch)

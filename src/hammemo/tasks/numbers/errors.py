@@ -139,11 +139,11 @@ def predict_held_out(state: NumberState) -> HeldOutRows | None:
 
     The weights alone are fitted to these rows, too.
     """
-    kept = state.rows
-    if kept is None or state.vote.errors is None or not len(kept):
+    kept_rows = state.rows
+    if kept_rows is None or state.vote.errors is None or not len(kept_rows):
         return None
     layout = state.layout
-    examples = kept.examples()
+    examples = kept_rows.examples()
     first = np.arange(min(len(examples), MOST_MEASURED_ROWS))
     rows = NumberRows.from_examples(layout, examples.rows(first), state.seed)
     unseen = find_out_of_bag(layout, rows)

@@ -125,7 +125,7 @@ def common_dtype(state: NumberState, other: NumberState) -> np.dtype[Any]:
     return TARGET_DTYPE
 
 
-def declared_targets(state: NumberState) -> None:
+def list_declared_targets(state: NumberState) -> None:
     """Return None: there are no classes."""
     del state
 

@@ -116,7 +116,7 @@ class NumberReport(ReportText):
     def from_state(cls, state: NumberState, bounds: Bounds) -> NumberReport:
         """Return the report of one version of a fitted model."""
         layout = state.layout
-        kept = state.kept
+        kept_rows = state.kept
         names = _name_columns(state)
         if layout.narrowing is not None:
             names = layout.narrowing.narrow_names(state.columns.list_names())
@@ -132,8 +132,8 @@ class NumberReport(ReportText):
             pairs=tuple((owners[left], owners[right]) for left, right in design.pairs.tolist()),
             n_trees=tuple(forest.n_trees for forest in layout.forests),
             blend=tuple(state.vote.blend.tolist()),
-            n_kept=None if kept is None else len(kept),
-            keeps_all=kept is not None and kept.holds_all,
+            n_kept=None if kept_rows is None else len(kept_rows),
+            keeps_all=kept_rows is not None and kept_rows.holds_all,
             is_stale=state.stale,
             held_out=held_out,
             bounds=bounds.parameter,
@@ -223,9 +223,9 @@ def _share_r2(state: NumberState) -> Floats:
         raise ValueError(
             "feature_importances_ needs kept rows, and the model keeps none: fit with keep=True."
         )
-    kept = state.rows.examples()
-    first = np.arange(min(len(kept), _MOST_ROWS))
-    rows = NumberRows.from_examples(state.layout, kept.rows(first), state.seed)
+    kept_rows = state.rows.examples()
+    first = np.arange(min(len(kept_rows), _MOST_ROWS))
+    rows = NumberRows.from_examples(state.layout, kept_rows.rows(first), state.seed)
     weights = rows.counts / rows.counts.sum()
 
     def center(numbers: Floats) -> Floats:

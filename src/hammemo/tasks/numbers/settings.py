@@ -50,7 +50,7 @@ class NumberSettings(NamedTuple):
         del vote, documents
         return KeptRows.empty(h, seed, most_kept(self.keep))
 
-    def stored(self, store: ModelStore | None) -> ModelStore | None:
+    def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit: with keep=False, nothing."""
         if self.keep is False:
             return None

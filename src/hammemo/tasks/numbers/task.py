@@ -1,4 +1,7 @@
-"""`NUMBERS`: a row has a target; a memory sums targets, and a vote makes of sums one number and its likely errors."""
+"""`NUMBERS`: a row has a target, and a memory sums targets.
+
+A vote turns sums into one number and its likely errors.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class NumberTask:
     read_target = staticmethod(reading.read_target)
     read_batch = staticmethod(reading.read_batch)
     common_dtype = staticmethod(reading.common_dtype)
-    declared_targets = staticmethod(reading.declared_targets)
+    declared_targets = staticmethod(reading.list_declared_targets)
 
     chooses_by_first_rows = staticmethod(schedule.chooses_by_first_rows)
     begins_again = staticmethod(schedule.begins_again)
@@ -40,7 +43,7 @@ class NumberTask:
     layout_is_by_rows = staticmethod(schedule.layout_is_by_rows)
 
     n_examples = staticmethod(counting.count_examples)
-    declared = staticmethod(counting.declared)
+    declared = staticmethod(counting.list_declared)
     declare = staticmethod(counting.declare)
     empty_memory = staticmethod(counting.empty_memory)
     open_memory = staticmethod(counting.open_memory)
@@ -54,7 +57,7 @@ class NumberTask:
 
     weigh = staticmethod(weighing.weigh)
     weigh_learned = staticmethod(weighing.weigh_learned)
-    unfitted = staticmethod(weighing.unfitted)
+    unfitted = staticmethod(weighing.clear_vote)
     check_fit = staticmethod(weighing.check_fit)
     depends_on_rows = staticmethod(weighing.depends_on_rows)
 

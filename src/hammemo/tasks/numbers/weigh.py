@@ -68,7 +68,7 @@ def weigh_learned(
     return weigh(settings, state)
 
 
-def unfitted(settings: NumberSettings, vote: NumberVote) -> NumberVote:
+def clear_vote(settings: NumberSettings, vote: NumberVote) -> NumberVote:
     """Return a vote that trusts the base alone."""
     del settings, vote
     return NO_VOTE
