@@ -90,7 +90,7 @@ class ClicksOursOfAllRows(ClicksOurs):
         from hammemo.tasks.labels import choose
 
         choose.CHOICE_ROWS = len(y)  # type: ignore[misc]
-        copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
+        copies.Copies.from_examples.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
         growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
         self.model = MemoryClassifier(numeric="none", keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)

@@ -19,9 +19,10 @@ from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection import growth as growth_module
 from hammemo.kernels.selection import shared_weights
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
-from hammemo.kernels.selection.features import SMOOTHING, SiteRatios, features_of
-from hammemo.kernels.selection.growth import Growth, ScoreTests, looked_at
-from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
+from hammemo.kernels.selection.growth import Growth, count_path_rows
+from hammemo.kernels.selection.score_tests import ScoreTests
+from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, compute_promises
+from hammemo.kernels.selection.site_features import SMOOTHING, SiteRatios, make_features
 from hammemo.memories import Exact
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
@@ -157,14 +158,14 @@ def test_a_weight_of_a_billion_costs_no_more_than_the_copies_that_are_looked_at(
     X, y = pairs_matter(100)
     weight = np.full(len(X), 10**9)
     weight[0] = 1
-    copies = Copies.of(Examples.of(X, y, weight), seed=0)
+    copies = Copies.from_examples(Examples.of(X, y, weight), seed=0)
     assert abs(len(copies) - MAX_COPIES) <= len(X)
     assert (0, 1) in AutoSites(budget=2).choose(Examples.of(X, y, weight)).tuples
 
 
 def test_work_and_memory_are_bounded() -> None:
     for n_labels, n_features in product((2, 26, 256, 10**6), (10, 300, 3000, 30_000)):
-        numbers = looked_at(10**7, n_labels, n_features) * n_labels
+        numbers = count_path_rows(10**7, n_labels, n_features) * n_labels
         assert numbers * n_features <= 2**26
         assert numbers * n_features**2 <= 2**34
 
@@ -191,7 +192,7 @@ cells = st.sampled_from([0, 1, 2, NO_TOKEN])
 @settings(max_examples=60)
 def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[Any], sites: list[Any]) -> None:
     a = np.array(rows)
-    copies = Copies.of(Examples.of(a[:, :3], a[:, 3]), seed=0)
+    copies = Copies.from_examples(Examples.of(a[:, :3], a[:, 3]), seed=0)
     # the tokens behind the codes, to fill a memory with the copies in their order
     tokens = np.where(copies.codes >= 0, copies.codes, NO_TOKEN)
     examples = Examples.of(tokens, copies.labels)
@@ -251,7 +252,7 @@ def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
     observed = np.eye(3, dtype=np.float32)[labels]
     base = np.tile(np.log(prior), (len(labels), 1))
     gradient, curvature = centred_sums(x, softmax(base).astype(np.float32), labels)
-    (gain,), (step,) = promises(gradient[None].astype(float), curvature[None].astype(float))
+    (gain,), (step,) = compute_promises(gradient[None].astype(float), curvature[None].astype(float))
 
     def value(w: Any) -> float:
         return loss(x, labels, prior, w, np.zeros(6))
@@ -277,7 +278,7 @@ def clicks(n: int, positives: float, seed: int = 0) -> Any:
 
 def single_columns(X: Any, y: Any) -> tuple[Growth, Any, Any]:
     """Return a path with its first step taken, the weights of single columns, and their cross-fitted scores."""
-    copies = Copies.of(Examples.of(X, y), seed=0)
+    copies = Copies.from_examples(Examples.of(X, y), seed=0)
     growth = Growth(SiteRatios(copies, len(copies)), budget=0, order=1)
     growth._add([(j,) for j in growth.columns], [])
     return growth, *growth._weights.fit(np.full(len(SMOOTHING) * len(growth.columns), 1.0 / len(SMOOTHING)))
@@ -287,7 +288,7 @@ def curvatures_of(X: Any, y: Any) -> Any:
     """Return what the features of single columns have for curvature, fold by fold, at the weights of a fit."""
     growth, weights, _ = single_columns(X, y)
     probabilities, _ = growth.features.softmax(growth.features.scores(weights))
-    return growth._weights._by_fold(probabilities, len(weights))[1]
+    return growth._weights._sum_folds(probabilities, len(weights))[1]
 
 
 def assert_no_negative_eigenvalue(by_fold: Any) -> None:
@@ -314,10 +315,12 @@ def test_of_all_pairs_the_true_one_promises_most() -> None:
     X, y = clicks(40_000, 0.02)
     growth, _, scores = single_columns(X, y)
     pairs = list(combinations(range(X.shape[1]), 2))
-    gains = dict(zip(pairs, growth._tests.promises(pairs, growth.features.softmax(scores)[0])[0].tolist(), strict=True))
+    gains = dict(
+        zip(pairs, growth._candidates._tests.test(pairs, growth.features.softmax(scores)[0])[0].tolist(), strict=True)
+    )
     others = [gain for pair, gain in gains.items() if pair != (1, 3)]
     assert gains[1, 3] > 2 * max(others)
-    assert growth._inner_loss(scores) < 0.13  # nats; 0.116 is the entropy of the labels
+    assert growth._mean_loss(scores) < 0.13  # nats; 0.116 is the entropy of the labels
 
 
 def test_a_cross_fitted_step_that_raises_the_loss_is_shortened() -> None:
@@ -327,7 +330,9 @@ def test_a_cross_fitted_step_that_raises_the_loss_is_shortened() -> None:
     weights = fitter.fit(np.zeros(6))[0]
 
     def shortened(start: Any, step: Any) -> Any:
-        return fitter._shortened(start, given_features.softmax(given_features.scores(start))[1], step, even, 0)
+        losses = given_features.softmax(given_features.scores(start))[1]
+        position = shared_weights._Position(start, losses, np.empty(0), np.empty(0))
+        return fitter._score_after(step, position, even, 0)
 
     assert shortened(weights, np.full(6, 1e6)) == pytest.approx(given_features.scores(weights))  # refused
     step = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
@@ -353,14 +358,14 @@ sites_of_three = st.sampled_from([[(0,), (1, 2)], [(0, 1, 2), (1,)], [(2,), (0, 
 def test_the_compiled_scan_gives_the_sums_of_the_definition(rows: Any, n_labels: int, sites: Any, seed: int) -> None:
     a, rng = np.array(rows), np.random.default_rng(seed)
     examples = Examples.of(a[:, :3], a[:, 3] % n_labels)
-    copies = Copies.of(examples, seed=0)
+    copies = Copies.from_examples(examples, seed=0)
     ratios = SiteRatios(copies, max(1, len(copies) * 3 // 4))
     if ratios.n_labels < 2:
         return
     tested = rng.permutation(ratios.n)[: max(1, ratios.n // 2)]
     probabilities = softmax(rng.normal(size=(len(tested), ratios.n_labels)) * 3)
     tests, as_columns = ScoreTests(ratios, tested), probabilities[:, 1:] if ratios.n_labels == 2 else probabilities
-    gradients, curvatures = tests.sums(sites, as_columns)
+    gradients, curvatures = tests.sum_rows(sites, as_columns)
     for site, gradient, curvature in zip(sites, gradients, curvatures, strict=True):
         x = log_ratios(ratios, site, tested, leave_one_out=True).astype(np.float64)
         observed = np.eye(ratios.n_labels)[ratios.labels(tested)]
@@ -377,13 +382,13 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
     X = rng.integers(0, 10**6, (3000, 4)) // rng.integers(
         1, 10**6, (3000, 1)
     )  # few cells, and millions of possible ones
-    copies = Copies.of(Examples.of(X, X[:, 0] % 3), seed=0)
+    copies = Copies.from_examples(Examples.of(X, X[:, 0] % 3), seed=0)
     ratios = SiteRatios(copies, len(copies))
     tests = ScoreTests(ratios, np.arange(ratios.n))
     probabilities = softmax(rng.normal(size=(ratios.n, 3)))
     sites = [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
     for compiled, by_numpy in zip(
-        tests.sums(sites, probabilities), site_sums(tests, sites, probabilities), strict=True
+        tests.sum_rows(sites, probabilities), site_sums(tests, sites, probabilities), strict=True
     ):
         assert compiled == pytest.approx(by_numpy, rel=1e-3, abs=1e-2)
 
@@ -391,8 +396,8 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
 def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = tic_tac_toe()
     compiled = AutoSites(budget=2).choose(Examples.of(X, y))
-    monkeypatch.setattr(growth_module, "features_of", plain_selection.features_of)
-    monkeypatch.setattr(ScoreTests, "sums", site_sums)
+    monkeypatch.setattr(growth_module, "make_features", plain_selection.make_features)
+    monkeypatch.setattr(ScoreTests, "sum_rows", site_sums)
     monkeypatch.setattr(shared_weights, "_native", SimpleNamespace(solve_positive=lambda *_: False))
     by_numpy = AutoSites(budget=2).choose(Examples.of(X, y))
     assert set(compiled.tuples) == set(by_numpy.tuples) <= LINES
@@ -407,13 +412,13 @@ def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.Mo
 @settings(max_examples=150)
 def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_one_out: bool, seed: int) -> None:
     a, rng = np.array(rows), np.random.default_rng(seed)
-    copies = Copies.of(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
+    copies = Copies.from_examples(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
     ratios, sites = SiteRatios(copies, max(1, len(copies) * 3 // 4)), [(0,), (1, 2), (0, 1, 2)]
     if ratios.n_labels < 2:
         return
     chosen_rows = rng.permutation(ratios.n if leave_one_out else len(copies))
-    compiled = features_of(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
-    plain = plain_selection.features_of(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
+    compiled = make_features(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
+    plain = plain_selection.make_features(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
     for n_features in (6, 9):  # of all sites, and of the first ones
         weights = rng.normal(size=n_features)
         scores = compiled.scores(weights)
@@ -421,16 +426,16 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
         for found, expected in zip(compiled.softmax(scores), plain.softmax(scores), strict=True):
             assert found == pytest.approx(expected, rel=1e-10, abs=1e-12)
         probabilities, first = plain.softmax(scores)[0], len(chosen_rows) // 3
-        assert compiled.observed(probabilities) == pytest.approx(np.exp(-plain.softmax(scores)[1]), abs=1e-12)
+        assert compiled.select_own(probabilities) == pytest.approx(np.exp(-plain.softmax(scores)[1]), abs=1e-12)
         for found, expected in zip(
-            compiled.sums(probabilities, n_features, first, len(chosen_rows)),
-            plain.sums(probabilities, n_features, first, len(chosen_rows)),
+            compiled.sum_rows(probabilities, n_features, first=first, last=len(chosen_rows)),
+            plain.sum_rows(probabilities, n_features, first=first, last=len(chosen_rows)),
             strict=True,
         ):
             assert found == pytest.approx(expected, abs=1e-2, rel=1e-3)
     by_label, offsets = rng.normal(size=(9, ratios.n_labels)), rng.normal(size=ratios.n_labels)
-    expected, right = plain.observed_by_label(by_label, offsets)
-    observed, is_right = compiled.observed_by_label(by_label, offsets)
+    expected, right = plain.predict_own_labels(by_label, offsets)
+    observed, is_right = compiled.predict_own_labels(by_label, offsets)
     assert observed == pytest.approx(expected, abs=1e-4)
     for said in (is_right, right):
         assert said[expected > 0.501].all()
@@ -444,14 +449,14 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
 )
 def test_rows_that_are_sure_of_their_label_have_no_curvature(rows: Any, n_labels: int, seed: int) -> None:
     a, rng = np.array(rows), np.random.default_rng(seed)
-    copies = Copies.of(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
+    copies = Copies.from_examples(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
     ratios, sites = SiteRatios(copies, len(copies)), [(0,), (1, 2)]
     if ratios.n_labels < 2:
         return
     every = rng.permutation(len(copies))
     both = [
-        plain_selection.features_of(ratios, every, sites, leave_one_out=True),
-        features_of(ratios, every, sites, leave_one_out=True),
+        plain_selection.make_features(ratios, every, sites, leave_one_out=True),
+        make_features(ratios, every, sites, leave_one_out=True),
     ]
     labels, n_sure = ratios.labels(every), len(every) // 2
     doubts = np.where(np.arange(len(every)) < n_sure, rng.uniform(1e-5, 9e-4, len(every)), rng.uniform(0.2, 0.8))
@@ -459,14 +464,14 @@ def test_rows_that_are_sure_of_their_label_have_no_curvature(rows: Any, n_labels
     probabilities[np.arange(len(every)), labels] = 1 - doubts
     as_columns = probabilities[:, 1:] if ratios.n_labels == 2 else probabilities
     for found in both:
-        gradient, curvature = found.sums(as_columns, 6, 0, n_sure)
+        gradient, curvature = found.sum_rows(as_columns, 6, first=0, last=n_sure)
         assert not curvature.any()
         x = np.concatenate([log_ratios(ratios, site, every[:n_sure], leave_one_out=True) for site in sites]).astype(
             np.float64
         )
         residuals = np.eye(ratios.n_labels)[labels[:n_sure]] - probabilities[:n_sure]
         assert gradient == pytest.approx(np.tensordot(x, residuals, 2), abs=1e-4)  # a gradient has all rows
-    for mine, theirs in zip(*(found.sums(as_columns, 6, 0, len(every)) for found in both), strict=True):
+    for mine, theirs in zip(*(found.sum_rows(as_columns, 6, first=0, last=len(every)) for found in both), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-3, rel=1e-3)
 
 
@@ -480,7 +485,7 @@ def wide(n: int, n_columns: int) -> tuple[Any, Any]:
 def test_the_path_of_a_wide_table_looks_at_the_columns_that_promise_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "MAX_COLUMNS", 12)
     X, y = wide(300, 40)
-    copies = Copies.of(Examples.of(X, y), seed=0)
+    copies = Copies.from_examples(Examples.of(X, y), seed=0)
     growth = Growth(SiteRatios(copies, len(copies)), budget=4, order=2)
     assert len(growth.columns) == 12
     assert 3 in growth.columns
@@ -534,7 +539,7 @@ def test_a_copy_stays_in_its_inner_fold_when_others_go() -> None:
     X, y = rng.integers(0, 3, (120, 4)), rng.integers(0, 2, 120)
 
     def folds(rows: slice) -> dict[int, int]:
-        copies = Copies.of(Examples.of(X[rows], y[rows]), seed=0)
+        copies = Copies.from_examples(Examples.of(X[rows], y[rows]), seed=0)
         growth = Growth(SiteRatios(copies, len(copies)), 4, 3)
         numbers = np.searchsorted(growth._weights._ends, np.arange(len(copies)), side="right") - 1
         return dict(zip(copies.hashes[growth._rows].tolist(), numbers.tolist(), strict=True))

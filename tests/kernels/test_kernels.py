@@ -15,7 +15,7 @@ from contract_checks.kernels import the_kernel_is_a_similarity, values_are_those
 from hammemo import NO_TOKEN
 from hammemo._arrays.integers import object_array
 from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
-from hammemo.kernels.sites import collect_sites, find_sites, rows_of_columns
+from hammemo.kernels.sites import collect_sites, find_sites, make_sparse_rows
 from hammemo.tokens.contexts import Contexts
 
 pytestmark = pytest.mark.quick
@@ -258,7 +258,7 @@ def test_sparse_rows_hold_each_value_in_its_column(data: st.DataObject, m: int, 
         for value, column in zip(values, row, strict=True):
             if column >= 0:
                 expected[i][column] = value
-    matrix = rows_of_columns(np.array(rows, np.int64).reshape(m, n_sites), np.array(values, float), 5 * n_sites)
+    matrix = make_sparse_rows(np.array(rows, np.int64).reshape(m, n_sites), np.array(values, float), 5 * n_sites)
     assert matrix.toarray().tolist() == expected
 
 

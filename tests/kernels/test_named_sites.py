@@ -38,7 +38,7 @@ def test_names_inside_a_sum_of_kernels() -> None:
     assert MemoryClassifier(kernel).fit(FRAME, Y).sites_.positions == ((0,), (1,), (2,), (0, 1))
     assert kernel.kernels[1].sites == [("age", "job")]
     plain = PositionalHamming() + SiteKernel([(0, 1)])
-    assert plain.named(None) is plain
+    assert plain.with_positions(None) is plain
 
 
 def test_names_in_files_and_layouts(tmp_path: Path) -> None:

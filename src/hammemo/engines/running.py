@@ -20,7 +20,6 @@ from hammemo.engines.segments import SegmentsJob, job_names, run_segments
 from hammemo.files.folders import HEAD, choose_even_edges, list_facts
 from hammemo.files.models import save
 from hammemo.files.remote import Remote, temporary_folder
-from hammemo.kernels.free_sites import tabled
 from hammemo.memories.exact import InSegments
 from hammemo.sources.formats import is_address
 
@@ -215,7 +214,7 @@ class Machines:
         self, job: GroupJob, manifest: Manifest, sample: Memory, segments: int
     ) -> SegmentsJob:
         """Return what a fit in segments must know, or refuse what cannot be learned so."""
-        if not isinstance(sample, InSegments) or tabled(sample.sites):
+        if not isinstance(sample, InSegments) or sample.sites.free_with_table:
             raise ValueError(
                 "segments= cuts an exact table of sites with positions: use memory='exact' or "
                 "'tiered', and a kernel without Bag and Together."

@@ -4,7 +4,8 @@ Imports `tokens` and `_arrays`; features, memories, votes and models build on it
 """
 
 from hammemo.kernels.free_sites import Bag, Copy, Recent, Together
-from hammemo.kernels.kernels import (
+from hammemo.kernels.selection import AutoSites, Selection
+from hammemo.kernels.site_kernels import (
     Decaying,
     Joined,
     Pairs,
@@ -14,7 +15,6 @@ from hammemo.kernels.kernels import (
     SkipPairs,
     Suffixes,
 )
-from hammemo.kernels.selection import AutoSites, Selection
 from hammemo.kernels.sites import FreeSite, Site, Sites
 
 __all__ = [

@@ -1,18 +1,23 @@
-r"""Sites without a position: parts of a context that are compared wherever they stand, and the kernels that name them.
+r"""Sites without a position, and the kernels that name them.
 
-A *free site* looks at the last `reach` tokens of a context, each distinct token once, at its place nearest to the end:
+Such a part of a context is compared wherever it stands.
 
-- ``bag``: one table for all of these places. An example adds its label once to the row of each distinct token;
-- ``together``: tokens and labels are one vocabulary. For each distinct token a other than its label y, an example adds
-  y to the row of a, and a to the row of y: what occurs together, in either order. A token that never was a label is
-  never answered, but counts in the total of its rows;
+A *free site* looks at the last `reach` tokens of a context, each distinct token once, at its
+place nearest to the end:
+
+- ``bag``: one table for all of these places. An example adds its label once to the row of each
+  distinct token;
+- ``together``: tokens and labels are one vocabulary. For each distinct token a other than its
+  label y, an example adds y to the row of a, and a to the row of y: what occurs together, in
+  either order. A token that never was a label is never answered, but counts in the total of its
+  rows;
 - ``copy``: the label is the token at that place. No table;
 - ``recent``: the label's share of the last `reach` tokens, repetitions counted. No table.
 
-A table of a free site is the count table of *derived examples*, contexts of one token, in whole numbers: so it is
-learnt, forgotten and merged as every other table is. The similarity of two contexts that free sites would add is not
-defined. They are read by a vote that takes rows one by one (`Mixture`), or added up to one row a site
-(:mod:`hammemo.memories.exact.reader`).
+A table of a free site is the count table of *derived examples*, contexts of one token, in whole
+numbers: so it is learnt, forgotten and merged as every other table is. The similarity of two
+contexts that free sites would add is not defined. They are read by a vote that takes rows one by
+one (`Mixture`), or added up to one row a site (:mod:`hammemo.memories.exact.reader`).
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from hammemo.kernels.kernels import SiteKernel, check_reach
-from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
+from hammemo.kernels.site_kernels import SiteKernel, check_reach
+from hammemo.kernels.sites import FreeSite, Sites
 from hammemo.tokens.contexts import Contexts, Examples
 
 if TYPE_CHECKING:
@@ -55,7 +60,10 @@ class FreeKernel(SiteKernel):
 
     def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:  # noqa: ARG002
         """Refuse: a free site has no similarity of two contexts."""
-        raise TypeError(f"{self!r} compares no positions, so it has no similarity of two contexts: see vote=Mixture().")
+        raise TypeError(
+            f"{self!r} compares no positions, so it has no similarity of two contexts: see "
+            "vote=Mixture()."
+        )
 
     def pairwise(self, X: Any, Y: Any = None) -> Floats:  # noqa: ARG002
         """Refuse: a free site has no similarity of two contexts."""
@@ -63,7 +71,9 @@ class FreeKernel(SiteKernel):
 
 
 class Bag(FreeKernel):
-    """One table for the last `reach` tokens, in any order; each distinct token counts once per example.
+    """One table for the last `reach` tokens, in any order.
+
+    Each distinct token counts once per example.
 
     Parameters
     ----------
@@ -76,7 +86,8 @@ class Bag(FreeKernel):
     >>> from hammemo.kernels import Bag, Suffixes
     >>> from hammemo.votes import Mixture
     >>> sessions = [["tea", "cup", "pot"], ["cup", "tea", "pot"], ["pen", "ink", "paper"]] * 20
-    >>> clf = MemoryClassifier(Suffixes(1) + Bag(4), vote=Mixture()).fit_stream(sessions, h=4, short="pad")
+    >>> clf = MemoryClassifier(Suffixes(1) + Bag(4), vote=Mixture())
+    >>> clf = clf.fit_stream(sessions, h=4, short="pad")
     >>> clf.top_k([["cup", "pen", "tea", "lamp"]], k=1).tolist()
     [['pot']]
     """
@@ -88,7 +99,9 @@ class Bag(FreeKernel):
 
 
 class Together(FreeKernel):
-    """Counts what occurs together with the last `reach` tokens, before or after; tokens and labels share a vocabulary.
+    """Counts what occurs together with the last `reach` tokens, before or after.
+
+    Tokens and labels share a vocabulary.
 
     Parameters
     ----------
@@ -151,7 +164,7 @@ class Places:
     distances: Ints
 
 
-def distinct_places(ranks: Ints, reach: int) -> Places:
+def find_places(ranks: Ints, reach: int) -> Places:
     """Return the distinct tokens of the last `reach` places of each context; -1 is no token.
 
     Shapes
@@ -161,8 +174,8 @@ def distinct_places(ranks: Ints, reach: int) -> Places:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.kernels.free_sites import distinct_places
-    >>> places = distinct_places(np.array([[7, 5, 7, 5], [3, -1, -1, 4]]), reach=3)
+    >>> from hammemo.kernels.free_sites import find_places
+    >>> places = find_places(np.array([[7, 5, 7, 5], [3, -1, -1, 4]]), reach=3)
     >>> places.contexts.tolist(), places.ranks.tolist(), places.distances.tolist()
     ([0, 0, 1], [5, 7, 4], [1, 2, 1])
     """
@@ -172,48 +185,65 @@ def distinct_places(ranks: Ints, reach: int) -> Places:
     if not len(tokens):
         return Places(contexts, tokens, columns)
     keys = contexts * (int(tokens.max()) + 1) + tokens
-    firsts = np.sort(np.unique(keys, return_index=True)[1])  # of equal keys the first comes first: the nearest
+    # of equal keys, the first is the nearest
+    firsts = np.sort(np.unique(keys, return_index=True)[1])
     return Places(contexts[firsts], tokens[firsts], columns[firsts] + 1)
 
 
-def derived_examples(examples: Examples, site: FreeSite) -> Examples:
+def derive_examples(examples: Examples, site: FreeSite) -> Examples:
     """Return the examples that the table of a free site counts: contexts of one token.
 
     Examples
     --------
-    >>> from hammemo.kernels.free_sites import derived_examples
+    >>> from hammemo.kernels.free_sites import derive_examples
     >>> from hammemo.kernels.sites import FreeSite
     >>> from hammemo.tokens.contexts import Examples
-    >>> derived = derived_examples(Examples.of([["a", "b", "a"]], ["b"]), FreeSite("together", 3))
+    >>> derived = derive_examples(Examples.of([["a", "b", "a"]], ["b"]), FreeSite("together", 3))
     >>> tokens, labels = derived.contexts.vocabulary.tolist(), derived.labels.tolist()
-    >>> [(tokens[t], labels[c]) for (t,), c in zip(derived.contexts.ranks, derived.label_ranks, strict=True)]
+    >>> ranks = zip(derived.contexts.ranks[:, 0], derived.label_ranks, strict=True)
+    >>> [(tokens[t], labels[c]) for t, c in ranks]
     [('a', 'b'), ('b', 'a')]
     """
     contexts = examples.contexts
-    places = distinct_places(contexts.ranks, site.reach)
-    tokens, labels = places.ranks, examples.label_ranks[places.contexts]
+    places = find_places(contexts.ranks, site.reach)
+    tokens = places.ranks
+    labels = examples.label_ranks[places.contexts]
     multiplicity = examples.multiplicity[places.contexts]
-    cases = places.contexts if examples.cases is None else examples.cases[places.contexts]
+    cases = places.contexts
+    if examples.cases is not None:
+        cases = examples.cases[places.contexts]
     if site.kind == "bag":
         one_token = Contexts.with_ranks(contexts.vocabulary, tokens[:, None])
-        return Examples(one_token, labels, examples.labels, multiplicity, cases).with_used_labels()
-    both = contexts.vocabulary.union(examples.labels)
-    tokens, labels = both.find(contexts.vocabulary)[tokens], both.find(examples.labels)[labels]
-    other = tokens != labels
-    tokens, labels, multiplicity, cases = (part[other] for part in (tokens, labels, multiplicity, cases))
-    one_token = Contexts.with_ranks(both, np.concatenate([tokens, labels])[:, None])
-    times, twice = np.concatenate([multiplicity, multiplicity]), np.concatenate([cases, cases])
-    return Examples(one_token, np.concatenate([labels, tokens]), both, times, twice).with_used_labels()
+        derived = Examples(one_token, labels, examples.labels, multiplicity, cases=cases)
+        return derived.with_used_labels()
+
+    # Tokens and labels in one vocabulary; each pair of different ones is two examples.
+    shared = contexts.vocabulary.union(examples.labels)
+    tokens = shared.find(contexts.vocabulary)[tokens]
+    labels = shared.find(examples.labels)[labels]
+    is_other = tokens != labels
+    tokens = tokens[is_other]
+    labels = labels[is_other]
+    multiplicity = multiplicity[is_other]
+    cases = cases[is_other]
+    derived = Examples(
+        Contexts.with_ranks(shared, np.concatenate([tokens, labels])[:, None]),
+        np.concatenate([labels, tokens]),
+        shared,
+        np.concatenate([multiplicity, multiplicity]),
+        cases=np.concatenate([cases, cases]),
+    )
+    return derived.with_used_labels()
 
 
-def summed_pairs(derived: Examples) -> Examples:
-    """Return derived examples with each pair of a token and a label once, counted as often as it is there.
+def sum_pairs(derived: Examples) -> Examples:
+    """Return derived examples with each pair of a token and a label once, and its count.
 
     Examples
     --------
-    >>> from hammemo.kernels.free_sites import summed_pairs
+    >>> from hammemo.kernels.free_sites import sum_pairs
     >>> from hammemo.tokens.contexts import Examples
-    >>> summed = summed_pairs(Examples.of([["a"], ["b"], ["a"]], ["x", "x", "x"]))
+    >>> summed = sum_pairs(Examples.of([["a"], ["b"], ["a"]], ["x", "x", "x"]))
     >>> len(summed), summed.multiplicity.tolist()
     (2, [2, 1])
     """
@@ -227,8 +257,3 @@ def summed_pairs(derived: Examples) -> Examples:
     tokens, labels = np.divmod(pairs, n_labels)
     contexts = Contexts.with_ranks(derived.contexts.vocabulary, tokens[:, None])
     return Examples(contexts, labels, derived.labels, times)
-
-
-def tabled(sites: Sites) -> tuple[FreeSite, ...]:
-    """Return the free sites that have a table."""
-    return tuple(site for site in sites.free if FREE_KINDS[site.kind])

@@ -1,14 +1,14 @@
-"""Sites: what a kernel compares in contexts of one length, and how a table of what they hold is looked up.
+"""Sites: what a kernel compares in contexts of one length, and how tables of them are looked up.
 
-A *site* is a position or a tuple of positions. In a batch each site holds a set of tuples of tokens
-(:class:`hammemo._arrays.tuple_sets.TupleSet`); stacked one below the other, these sets number the rows of a count
-table.
+A *site* is a position or a tuple of positions. In a batch each site holds a set of tuples of
+tokens (:class:`hammemo._arrays.tuple_sets.TupleSet`); stacked one below the other, these sets
+number the rows of a count table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Site: TypeAlias = tuple[int, ...]
 
 FREE_KINDS: Final = {"bag": True, "together": True, "copy": False, "recent": False}
-"""The kinds of sites without a position, and whether they have a table (:mod:`hammemo.kernels.free_sites`)."""
+"""The kinds of sites without a position, and whether they have a table
+(:mod:`hammemo.kernels.free_sites`)."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class FreeSite:
 
 
 MAX_SITES = 2**12
-"""The most sites of a model. Each has arrays of its own, which the header of a model file describes."""
+"""The most sites of a model. Each has arrays of its own, which the header of a model file
+describes."""
 
 MAX_POSITIONS = 2**15
-"""The most positions that the sites of a model list together: an exact table has an array for each of them."""
+"""The most positions that the sites of a model list together: an exact table has an array for
+each of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,39 +84,55 @@ class Sites:
     @property
     def all_weights(self) -> Floats:
         """The weights of all sites: those without a position come last, and have the weight 1."""
-        return np.append(self.weights, np.ones(len(self.free))) if self.free else self.weights
+        if not self.free:
+            return self.weights
+        return np.append(self.weights, np.ones(len(self.free)))
 
-    def described(self) -> tuple[tuple[str, Site], ...]:
-        """Return the kind and the positions of every site; a kind for those without a position only."""
-        return (*(("", site) for site in self.positions), *((site.name, ()) for site in self.free))
+    @property
+    def free_with_table(self) -> tuple[FreeSite, ...]:
+        """The sites without a position that have a table."""
+        return tuple(site for site in self.free if FREE_KINDS[site.kind])
+
+    def describe(self) -> tuple[tuple[str, Site], ...]:
+        """Return the name and the positions of every site.
+
+        Only sites without a position have a name.
+        """
+        positions = [("", site) for site in self.positions]
+        return (*positions, *((site.name, ()) for site in self.free))
 
     def without_head(self) -> Sites:
         """Return the sites for contexts cut to the last tokens that any table looks at."""
         first = min((r for site in self.positions for r in site), default=self.h - 1)
-        reaches = [site.reach for site in self.free if FREE_KINDS[site.kind]]
-        skipped = min([first, *(self.h - reach for reach in reaches)])
+        skipped = min([first, *(self.h - site.reach for site in self.free_with_table)])
         if not skipped:
             return self
         positions = tuple(tuple(r - skipped for r in site) for site in self.positions)
         return Sites(self.h - skipped, positions, self.weights, self.free)
 
     def check_size(self) -> None:
-        """Refuse more sites than a model file can describe: when they are to be learnt, and when they are loaded."""
+        """Refuse more sites than a model file can describe, before they are learned or loaded."""
         if not self.positions:
-            raise ValueError("The kernel compares no position: add one that does, for example Suffixes(1) + Bag(10).")
+            raise ValueError(
+                "The kernel compares no position: add one that does, for example "
+                "Suffixes(1) + Bag(10)."
+            )
         listed = sum(map(len, self.positions))
         if len(self.positions) + len(self.free) > MAX_SITES or listed > MAX_POSITIONS:
             raise ValueError(
-                f"Of {self.h:,} columns (or tokens before each position of a document), the kernel compares "
-                f"{len(self.positions):,} columns or tuples of them, which list {listed:,} columns in all; a model "
-                f"compares at most {MAX_SITES:,}, which list at most {MAX_POSITIONS:,}. With kernel='auto', a table "
-                "of numbers may be much wider; otherwise choose columns, or a smaller h, or compare some of them only "
+                f"Of {self.h:,} columns (or tokens before each position of a document), the kernel "
+                f"compares {len(self.positions):,} columns or tuples of them, which list "
+                f"{listed:,} columns in all; a model compares at most {MAX_SITES:,}, which list at "
+                f"most {MAX_POSITIONS:,}. With kernel='auto', a table of numbers may be much "
+                "wider; otherwise choose columns, or a smaller h, or compare some of them only "
                 "with SiteKernel([...])."
             )
 
 
 def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], Ints]:
-    """Return what each site holds in a batch and, for each context and site, the rank in that; -1 where incomplete.
+    """Return what each site holds in a batch and, for each context and site, its rank in that.
+
+    The rank is -1 where a position of the site is empty.
 
     Shapes
     ------
@@ -125,31 +144,36 @@ def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], Int
 
 
 def find_sites(ranks: Ints, sites: Sites, tuples: Sequence[TupleSet]) -> Ints:
-    """Return, for each context and site, the row in the stacked tuple sets; -1 where they do not hold it.
+    """Return, for each context and site, the row in the stacked tuple sets; -1 where it has none.
 
     Shapes
     ------
     ranks : (m, h) in the tuple sets' vocabulary; returned : (m, S)
     """
     rows = np.empty((len(ranks), len(tuples)), np.int64)
-    first = 0
-    for k, (site, known) in enumerate(zip(sites.positions, tuples, strict=True)):
-        found = known.find(ranks[:, list(site)])
-        rows[:, k] = np.where(found >= 0, found + first, -1)
-        first += len(known)
+    first_row = 0
+    for k, (site, site_tuples) in enumerate(zip(sites.positions, tuples, strict=True)):
+        places = site_tuples.find(ranks[:, list(site)])
+        rows[:, k] = np.where(places >= 0, places + first_row, -1)
+        first_row += len(site_tuples)
     return rows
 
 
-def rows_of_columns(columns: Ints, values: Floats, width: int) -> sparse.csr_array:
-    """Return the sparse matrix whose row i holds `values[k]` in column `columns[i, k]`; -1 leaves it out.
+def make_sparse_rows(columns: Ints, values: Floats, width: int) -> sparse.csr_array:
+    """Return the sparse matrix whose row i holds `values[k]` in column `columns[i, k]`.
+
+    Column -1 leaves it out.
 
     Shapes
     ------
     columns : (m, S); values : (S,); returned : (m, width)
     """
-    present = columns >= 0
-    # scikit-learn's linear models take 32-bit indices only; SciPy keeps the width that it is given.
-    index = np.int32 if max(width, columns.size) < 2**31 else np.int64
-    starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(index)
-    data = np.broadcast_to(values, columns.shape)[present]
-    return sparse.csr_array((data, columns[present].astype(index), starts), shape=(len(columns), width))
+    is_present = columns >= 0
+    # scikit-learn's linear models take 32-bit indices only; SciPy keeps the width of indices.
+    index_type: type[np.signedinteger[Any]] = np.int64
+    if max(width, columns.size) < 2**31:
+        index_type = np.int32
+    starts = np.concatenate([[0], np.cumsum(is_present.sum(axis=1))]).astype(index_type)
+    data = np.broadcast_to(values, columns.shape)[is_present]
+    places = columns[is_present].astype(index_type)
+    return sparse.csr_array((data, places, starts), shape=(len(columns), width))

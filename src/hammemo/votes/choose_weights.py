@@ -240,5 +240,5 @@ def _try_options(trial: FoldTrial) -> Iterator[FoldResult]:
 
 def _judge_fold(trial: FoldTrial, option: WeightOption, weights: FittedWeights) -> FoldResult:
     by_label = weights.shared[:, None] + weights.differences
-    observed, is_right = trial.test.observed_by_label(by_label, weights.offsets)
+    observed, is_right = trial.test.predict_own_labels(by_label, weights.offsets)
     return FoldResult(option, observed, is_right, np.ones(len(is_right), np.int64))

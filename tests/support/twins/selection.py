@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.integers import unique_ranks
-from hammemo.kernels.selection.features import LEAST_LIKELY, SMOOTHING, Features
+from hammemo.kernels.selection.site_features import LEAST_LIKELY, SMOOTHING, Features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Bools, Floats, Ints
-    from hammemo.kernels.selection.features import SiteRatios
-    from hammemo.kernels.selection.growth import ScoreTests, Sums
+    from hammemo.kernels.selection.score_tests import ScoreTests
+    from hammemo.kernels.selection.site_features import SiteRatios
     from hammemo.kernels.sites import Site
 
 _BLOCK = 2**20
@@ -91,7 +91,7 @@ def _numbered(keys: Ints, size: int) -> tuple[Ints, int]:
     return ranks, len(distinct)
 
 
-def features_of(ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, leave_one_out: bool) -> PlainFeatures:
+def make_features(ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, leave_one_out: bool) -> PlainFeatures:
     """Return the features of some copies."""
     made = PlainFeatures(ratios, rows, leave_one_out=leave_one_out)
     for site in sites:
@@ -132,7 +132,7 @@ class PlainFeatures(Features):
         losses = -np.log(probabilities[np.arange(len(scores)), self.labels] + 1e-300)
         return probabilities[:, 1:] if self.n_columns == 1 else probabilities, losses
 
-    def sums(self, probabilities: Floats, n_features: int, first: int, last: int) -> tuple[Floats, Floats]:
+    def sum_rows(self, probabilities: Floats, n_features: int, *, first: int, last: int) -> tuple[Floats, Floats]:
         """Return the gradient and the curvature of the rows from `first` to `last`."""
         gradient, curvature = np.zeros(n_features), np.zeros((n_features, n_features))
         block = max(1, _BLOCK // max(1, n_features * self.n_columns))
@@ -144,7 +144,7 @@ class PlainFeatures(Features):
             curvature += found[1]
         return gradient, curvature
 
-    def observed_by_label(self, weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
+    def predict_own_labels(self, weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
         """Return the probability of each row's own label by weights of each label, and whether none is more likely."""
         x = matrix(self.ratios, self.sites, self.rows, leave_one_out=self.leave_one_out)
         scores = np.matmul(x, weights.T[:, :, None].astype(np.float32))[:, :, 0].T + self.base + offsets
@@ -178,15 +178,15 @@ def centred_sums(
     return gradient, centred @ centred.T
 
 
-def site_sums(tests: ScoreTests, sites: Sequence[Site], probabilities: Floats) -> Sums:
-    """Do what `ScoreTests.sums` does, from arrays of features."""
+def site_sums(tests: ScoreTests, sites: Sequence[Site], probabilities: Floats) -> tuple[Floats, Floats]:
+    """Do what `ScoreTests.sum_rows` does, from arrays of features."""
     ratios, rows = tests._ratios, tests._rows
     parts = []
     for site in sites:
         features = PlainFeatures(ratios, rows, leave_one_out=True)
         features.least = 0  # the scan leaves out no label
         features.add(site)
-        parts.append(features.sums(probabilities, len(SMOOTHING), 0, len(rows)))
+        parts.append(features.sum_rows(probabilities, len(SMOOTHING), first=0, last=len(rows)))
     n_amounts = len(SMOOTHING)
     gradients = np.array([gradient for gradient, _ in parts], np.float64).reshape(-1, n_amounts)
     curvatures = np.array([curvature for _, curvature in parts], np.float64)

@@ -31,7 +31,7 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
+from hammemo.kernels.free_sites import ONE_TOKEN, derive_examples, sum_pairs
 from hammemo.memories.base import Memory
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
 from hammemo.memories.exact.segments.digest import SumState
@@ -167,7 +167,7 @@ class Exact(InSegments):
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or remove them; `NotStoredError` says that a count would be negative."""
         self._change_free(
-            lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign)
+            lambda inner, site: inner.update(sum_pairs(derive_examples(examples, site)), sign)
         )
         if self._takes_rows(len(examples)):
             self.signed_sum = self.signed_sum.edit_rows(examples, sign)
@@ -225,7 +225,7 @@ class Exact(InSegments):
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
         """Change the tables of free sites: each in a new version, which replaces the old."""
         changed = []
-        for inner, site in zip(self.free_tables, tabled(self.sites), strict=True):
+        for inner, site in zip(self.free_tables, self.sites.free_with_table, strict=True):
             version = inner.snapshot()
             change(version, site)
             changed.append(version)
@@ -277,7 +277,9 @@ class Exact(InSegments):
     def clear(self) -> None:
         """Hold nothing."""
         self.signed_sum = SignedSum.from_table(CountTable.empty(self.sites))
-        self.free_tables = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
+        self.free_tables = tuple(
+            Exact().open(ONE_TOKEN, self.seed) for _ in self.sites.free_with_table
+        )
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there and is read when needed."""
@@ -296,7 +298,7 @@ class Exact(InSegments):
         self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
-        parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
+        parts = [stored.part(f"free.{k}") for k in range(len(self.sites.free_with_table))]
         self.free_tables = tuple(Exact().restore_alone(part, self.seed) for part in parts)
 
     def restore_alone(self, stored: StoredArrays, seed: int) -> Exact:
@@ -310,7 +312,7 @@ class Exact(InSegments):
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
-        other_tables = dict(zip(tabled(self.sites), other.free_tables, strict=True))
+        other_tables = dict(zip(self.sites.free_with_table, other.free_tables, strict=True))
         self._change_free(lambda inner, site: inner.add_state(other_tables[site], sign))
         self.signed_sum = self.signed_sum.plus(other.signed_sum, sign)
 
@@ -372,5 +374,5 @@ def restore_in_segments(
 
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
     """Add to the table of a site without a position, in bulk."""
-    table = CountTable.from_examples(derived_examples(examples, site), inner.sites)
+    table = CountTable.from_examples(derive_examples(examples, site), inner.sites)
     inner.signed_sum = inner.signed_sum.edit_in_bulk(table, 1)

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from hammemo._versions import cached_property
-from hammemo.kernels.free_sites import ONE_TOKEN, Places, distinct_places, tabled
-from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, rows_of_columns
+from hammemo.kernels.free_sites import ONE_TOKEN, Places, find_places
+from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, make_sparse_rows
 from hammemo.memories.exact.live.live_rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
 from hammemo.memories.exact.score_rows import Rows, SharedWeightRule, TableRows, apply_rule
 from hammemo.memories.exact.score_table import (
@@ -246,7 +246,7 @@ class SparseCounts(Compiled):
             table = table.without_idle_labels()
         declared = frame.labels.keep(frame.label_counts == 0)
         reader = cls(SignedSum.from_table(table, on_disk=stored.trusted), declared)
-        parts = [stored.part(f"free.{k}") for k in range(len(tabled(frame.sites)))]
+        parts = [stored.part(f"free.{k}") for k in range(len(frame.sites.free_with_table))]
         reader.free = tuple(cls.from_packed(free_frame(part), part, {}) for part in parts)
         return reader
 
@@ -353,7 +353,7 @@ class RuleRanker(RowRanker, DenseRanker):
         ):  # that of a whole table is always the same
             gains, losses = apply_rule(self._rule, counts, starts)
             applied = self._applied = AppliedRule(counts, gains, losses)
-        reads = rows_of_columns(rows, np.ones(rows.shape[1]), counts.shape[0])
+        reads = make_sparse_rows(rows, np.ones(rows.shape[1]), counts.shape[0])
         scores = (reads @ applied.gains).toarray()
         if len(applied.losses):
             scores -= self._sum_losses(rows, applied.losses)
@@ -374,7 +374,7 @@ class RuleRanker(RowRanker, DenseRanker):
         read = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
         n_terms = read.shape[1] * read.shape[2]
         places = np.broadcast_to(np.arange(n_terms), (len(rows), n_terms))
-        ordered = rows_of_columns(places, np.ones(n_terms), n_terms)
+        ordered = make_sparse_rows(places, np.ones(n_terms), n_terms)
         ordered.data = read.ravel()
         return np.asarray(ordered @ self._rule.weights.reshape(n_terms, -1))
 
@@ -595,7 +595,7 @@ class FreeRows(Reader):
             counts[:, k] = 0.0
             if not FREE_KINDS[site.kind]:  # it reads no table, so nothing was added
                 continue
-            places = distinct_places(contexts.ranks, site.reach)
+            places = find_places(contexts.ranks, site.reach)
             if site.kind == "together":
                 # a label is not counted together with itself
                 added = 1.0 - (tokens[places.ranks] == columns[places.contexts])
@@ -612,7 +612,7 @@ class FreeRows(Reader):
         m = len(contexts)
         n = len(self.labels)
         if site.kind == "copy":
-            places = distinct_places(contexts.ranks, site.reach)
+            places = find_places(contexts.ranks, site.reach)
             columns = self.labels.find(contexts.vocabulary)[places.ranks]
             is_label = columns >= 0
             cells = places.contexts[is_label] * n + columns[is_label]
@@ -655,7 +655,7 @@ def token_rows(
 
     The columns are those of that table's labels: some may be tokens that never were a label.
     """
-    places = distinct_places(contexts.ranks, site.reach)
+    places = find_places(contexts.ranks, site.reach)
     one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
     return places, reader.free[number].rows.entries(one_token)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.sites import find_sites, rows_of_columns
+from hammemo.kernels.sites import find_sites, make_sparse_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,7 +128,7 @@ class Rows(Cached):
     def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
         rows, counts, _ = self.read(contexts)
-        scores: Floats = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
+        scores: Floats = (make_sparse_rows(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
 
     def leaders(self, *_: Any, **__: Any) -> Ints | None:

@@ -289,7 +289,7 @@ class _Draft:
             choices = replace(choices, memory="auto: exact counts")
         if is_auto(settings.vote) and choices.vote == "as given":
             choices = replace(choices, vote=f"auto: {_explain_vote(self.vote)}")
-        kernel = self.kernel.named(columns.names)
+        kernel = self.kernel.with_positions(columns.names)
         vote = settings.with_class_weight(self.vote)
         sites = kernel.resolve(columns.n if self.cells is None else self.cells.h)
         sites.check_size()

@@ -237,7 +237,7 @@ class Scorer:
         ------
         returned : (m, columns, L)
         """
-        sites = terms.parts or self.sites.described()
+        sites = terms.parts or self.sites.describe()
         if any(kind for kind, _ in sites):
             raise TypeError(
                 "contributions() is for tables: a bag of tokens belongs to no column. Use "
@@ -278,7 +278,7 @@ class Scorer:
             base = np.zeros(len(columns))
         else:
             base = np.atleast_2d(terms.base)[0]
-        sites = terms.parts or self.sites.described()
+        sites = terms.parts or self.sites.describe()
         # Of sites without a position only those are shown that say something of these labels.
         shown = [
             place

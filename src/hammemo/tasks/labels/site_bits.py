@@ -266,7 +266,7 @@ def _compute_site_terms(state: LabelState) -> _Terms:
         base=rule.base,
         labels=labels[rows],
         multiplicities=counts,
-        sites=sites.described(),
+        sites=sites.describe(),
     )
 
 

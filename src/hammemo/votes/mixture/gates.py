@@ -23,7 +23,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Floats, Ints
@@ -122,7 +121,7 @@ class Components(Cached):
     @property
     def n_tables(self) -> int:
         """How many tables have discounts of their own: sites, continuations, free sites with a table."""
-        return self.free_table(len(tabled(self.sites)))
+        return self.free_table(len(self.sites.free_with_table))
 
 
 def row_buckets(totals: Ints) -> Ints:

@@ -19,7 +19,6 @@ import numpy as np
 
 from hammemo import _native
 from hammemo._arrays.integers import row_pieces
-from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,10 +130,10 @@ def live_leaders(
     if len(inner) < len(free):
         return None
     known, store, sites = live.label_set, live.store, components.sites
-    without_table = [site for site in sites.free if site not in tabled(sites)]
+    without_table = [site for site in sites.free if site not in sites.free_with_table]
     parts = [
         (_KINDS[site.kind], site.reach, int(components.free(sites.free.index(site))))
-        for site in (*tabled(sites), *without_table)
+        for site in (*sites.free_with_table, *without_table)
     ]
     mixture = _native.LiveMixture(
         sites=live.version,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.free_sites import Places, derived_examples, distinct_places, tabled
+from hammemo.kernels.free_sites import Places, derive_examples, find_places
 from hammemo.kernels.sites import FreeSite, find_sites
 from hammemo.memories.exact import Entries, SparseCounts, columns_in, token_rows
 from hammemo.votes.mixture.gates import (
@@ -245,11 +245,11 @@ class LabelTerms:
         table = self.tables.reader.free[number].table
         known, (tuples,) = table.vocabulary, table.tuples
         contexts = self.examples.contexts
-        places = distinct_places(contexts.ranks, site.reach)
+        places = find_places(contexts.ranks, site.reach)
         rows = tuples.find(known.find(contexts.vocabulary)[places.ranks][:, None])
         own = self._none
         if self.leave_out:
-            derived = derived_examples(self.examples, site)
+            derived = derive_examples(self.examples, site)
             assert derived.cases is not None
             own = RowEntries(
                 derived.cases,
@@ -272,7 +272,7 @@ class LabelTerms:
 
     def _copy(self, k: int, reach: int) -> Terms:
         contexts = self.examples.contexts
-        places = distinct_places(contexts.ranks, reach)
+        places = find_places(contexts.ranks, reach)
         columns = self.tables.reader.labels.find(contexts.vocabulary)[places.ranks]
         held = columns >= 0
         examples = places.contexts[held]
@@ -376,7 +376,7 @@ class LeftOutRows:
         self._left = LeftOut(terms.tables.sites, own)
         self._free = [
             (terms.tables.components.sites.free.index(site), *terms.free_rows(site, number))
-            for number, site in enumerate(tabled(terms.tables.components.sites))
+            for number, site in enumerate(terms.tables.components.sites.free_with_table)
         ]
 
     def read(self, part: slice) -> list[RowsRead]:
@@ -428,7 +428,7 @@ def read_rows(
         read.append(
             RowsRead.of(order, np.full(m, components.continuation_of(number)), lost, entries)
         )
-    for number, site in enumerate(tabled(components.sites)):
+    for number, site in enumerate(components.sites.free_with_table):
         places, entries = token_rows(reader, number, site, contexts)
         columns = columns_in(reader.labels, reader.free[number].labels)
         lost = np.broadcast_to(discounts[components.free_table(number)], (len(places.ranks), 4))

@@ -19,7 +19,7 @@ import numpy as np
 from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.checked import is_number
 from hammemo._versions import cached_property
-from hammemo.kernels.free_sites import distinct_places
+from hammemo.kernels.free_sites import find_places
 from hammemo.memories.exact import Entries
 from hammemo.memories.ranker import Ranker, SiteScores
 from hammemo.tokens.distinct import distinct_examples
@@ -483,7 +483,7 @@ class MixtureRanker(Ranker):
         columns = np.append(self._reader.labels.find(contexts.vocabulary), -1)
         for k, site in enumerate(self._components.sites.free):
             if site.kind == "copy":
-                places = distinct_places(contexts.ranks, site.reach)
+                places = find_places(contexts.ranks, site.reach)
                 held = columns[places.ranks] >= 0
                 owners = places.contexts[held]
                 components = self._components.free(k, places.distances[held])

@@ -1,22 +1,23 @@
-r"""Log-ratios of chosen sites as features of rows: weighted sums of them, and what a fit of weights sums over rows.
+r"""Log-ratios of chosen sites as features of rows, as tables by cell.
 
-Log-ratios come from counts of copies: they are what a log-linear vote would read, before anything is stored. With
-:math:`n_c` of the n training copies that hold what the site holds here having label c, the prior
-:math:`p_c = (N_c + \frac12) / \sum_b (N_b + \frac12)` and an amount of smoothing a,
+Log-ratios come from counts of copies: they are what a log-linear vote would read, before
+anything is stored. With :math:`n_c` of the n training copies that hold the same at the site as
+the row having label c, the prior :math:`p_c = (N_c + \frac12) / \sum_b (N_b + \frac12)` and an
+amount of smoothing a,
 
 .. math:: x_c = \log\Bigl(1 + \frac{n_c}{a \, p_c}\Bigr) - \log\Bigl(1 + \frac{n}{a}\Bigr),
 
-as in :mod:`hammemo.memories.row_rules`. A training copy is left out of its own counts. No array of features is made: a
-log-ratio depends only on the cell that a row lies in and on the row's own label, so compiled code
-(``src/native/selection/log_ratios.hpp``) holds tables by cell.
+as in :mod:`hammemo.memories.row_rules`. A training copy is left out of its own counts. No array
+of features is made: a log-ratio depends only on the cell that a row lies in and on the row's own
+label, so compiled code (``src/native/selection/log_ratios.hpp``) holds tables by cell.
 
-Scores have one column a label. With two labels they have one in all, label 1 less label 0, and probabilities are those
-of label 1.
+Scores have one column a label. With two labels they have one in all, label 1 less label 0, and
+probabilities are those of label 1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -31,12 +32,16 @@ if TYPE_CHECKING:
     from hammemo.kernels.selection.copies import Copies
     from hammemo.kernels.sites import Site
 
-SMOOTHING = (0.3, 3.0, 30.0)
+SMOOTHING: Final = (0.3, 3.0, 30.0)
 """Amounts of smoothing, in pseudo-examples: each site has one log-ratio for each of them."""
+
+LEAST_LIKELY: Final = 1e-3
+"""Labels of a row that are less likely are left out of curvatures, and so is a row whose other
+labels are together less likely: they hardly change the step, and cost most."""
 
 
 class SiteRatios:
-    """The first n copies are counted; the others are for testing.
+    """Copies of examples: the first n are counted, the others are for testing.
 
     Parameters
     ----------
@@ -59,10 +64,13 @@ class SiteRatios:
     @cached_property
     def scan(self) -> _native.SiteScan:
         """The compiled tables of the copies."""
-        codes = np.ascontiguousarray(self.copies.codes.T, np.int32)
-        labels, sizes = self.copies.labels.astype(np.int32), self.copies.sizes.astype(np.int32)
         return _native.SiteScan(
-            codes=codes, sizes=sizes, labels=labels, prior=self.prior, amounts=np.array(SMOOTHING), n=self.n
+            codes=np.ascontiguousarray(self.copies.codes.T, np.int32),
+            sizes=self.copies.sizes.astype(np.int32),
+            labels=self.copies.labels.astype(np.int32),
+            prior=self.prior,
+            amounts=np.array(SMOOTHING),
+            n=self.n,
         )
 
     @property
@@ -75,17 +83,14 @@ class SiteRatios:
         return self.copies.labels[rows]
 
 
-LEAST_LIKELY = 1e-3
-"""Labels of a row that are less likely are left out of curvatures, and so is a row whose other labels are together less
-likely than this: they hardly change the step, and cost most."""
-
-
-def features_of(ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, leave_one_out: bool) -> Features:
-    """Return the features of some copies."""
-    made = Features(ratios, rows, leave_one_out=leave_one_out)
+def make_features(
+    ratios: SiteRatios, rows: Ints, sites: Sequence[Site] = (), *, leave_one_out: bool
+) -> Features:
+    """Return the features of some copies, at some sites."""
+    features = Features(ratios, rows, leave_one_out=leave_one_out)
     for site in sites:
-        made.add(site)
-    return made
+        features.add(site)
+    return features
 
 
 class Features:
@@ -101,8 +106,10 @@ class Features:
     """
 
     def __init__(self, ratios: SiteRatios, rows: Ints, *, leave_one_out: bool) -> None:
-        self.ratios, self.rows = ratios, rows
-        self.labels, self.base = ratios.labels(rows), log(ratios.prior)
+        self.ratios = ratios
+        self.rows = rows
+        self.labels = ratios.labels(rows)
+        self.base = log(ratios.prior)
         self.n_columns = 1 if ratios.n_labels == 2 else ratios.n_labels
         self._rows = rows.astype(np.int32)
         self.tables = _native.LogRatios.of_scan(ratios.scan, self._rows, leave_one_out)
@@ -118,9 +125,9 @@ class Features:
         ------
         weights : (F,); returned : (m, columns)
         """
-        out = np.empty((len(self.rows), self.n_columns))
-        self.tables.scores(np.ascontiguousarray(weights[:, None]), out)
-        return out
+        scores = np.empty((len(self.rows), self.n_columns))
+        self.tables.scores(np.ascontiguousarray(weights[:, None]), scores)
+        return scores
 
     def softmax(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities with the prior, and the loss of each row.
@@ -129,22 +136,22 @@ class Features:
         ------
         scores : (m, columns); returned : (m, columns), (m,)
         """
-        probabilities, losses = np.empty(scores.shape), np.empty(len(scores))
-        self.tables.softmax(np.ascontiguousarray(scores), self.base, probabilities, losses)
-        return probabilities, losses
+        return self._softmax(np.ascontiguousarray(scores), self.base)
 
-    def sums(self, probabilities: Floats, n_features: int, first: int, last: int) -> tuple[Floats, Floats]:
+    def sum_rows(
+        self, probabilities: Floats, n_features: int, *, first: int, last: int
+    ) -> tuple[Floats, Floats]:
         """Return the gradient and the curvature of the rows from `first` to `last`.
 
         Shapes
         ------
         probabilities : (m, columns); returned : (F,), (F, F)
         """
-        gradient, curvature = np.empty(n_features), np.empty((n_features, n_features))
-        n_sites = n_features // len(SMOOTHING)
+        gradient = np.empty(n_features)
+        curvature = np.empty((n_features, n_features))
         self.tables.sums(
             probabilities=np.ascontiguousarray(probabilities),
-            n_sites=n_sites,
+            n_sites=n_features // len(SMOOTHING),
             first=first,
             last=last,
             least=LEAST_LIKELY,
@@ -153,24 +160,32 @@ class Features:
         )
         return gradient, curvature
 
-    def observed_by_label(self, weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
-        """Return the probability of each row's own label by weights of each label, and whether none is more likely.
+    def predict_own_labels(self, weights: Floats, offsets: Floats) -> tuple[Floats, Bools]:
+        """Return the probability of each row's own label, and whether none is more likely.
 
-        The weights are of the first sites.
+        Each label has weights of its own, for the first sites.
 
         Shapes
         ------
         weights : (F, L); offsets : (L,); returned : (m,), (m,)
         """
-        scores, losses = np.empty((len(self.rows), self.n_columns)), np.empty(len(self.rows))
+        scores = np.empty((len(self.rows), self.n_columns))
         self.tables.scores(np.ascontiguousarray(weights), scores)
-        probabilities = np.empty(scores.shape)
-        self.tables.softmax(scores, self.base + offsets, probabilities, losses)
-        observed = self.observed(probabilities)
-        return observed, observed >= (0.5 if self.n_columns == 1 else probabilities.max(axis=1))
+        probabilities, _ = self._softmax(scores, self.base + offsets)
+        own_probabilities = self.select_own(probabilities)
+        if self.n_columns == 1:
+            return own_probabilities, own_probabilities >= 0.5
+        return own_probabilities, own_probabilities >= probabilities.max(axis=1)
 
-    def observed(self, probabilities: Floats) -> Floats:
+    def select_own(self, probabilities: Floats) -> Floats:
         """Return the probability of each row's own label."""
         if self.n_columns == 1:
-            return np.asarray(np.where(self.labels == 1, probabilities[:, 0], 1 - probabilities[:, 0]))
+            of_second = probabilities[:, 0]
+            return np.asarray(np.where(self.labels == 1, of_second, 1 - of_second))
         return np.asarray(probabilities[np.arange(len(self.labels)), self.labels])
+
+    def _softmax(self, scores: Floats, base: Floats) -> tuple[Floats, Floats]:
+        probabilities = np.empty(scores.shape)
+        losses = np.empty(len(scores))
+        self.tables.softmax(scores, base, probabilities, losses)
+        return probabilities, losses

@@ -1,17 +1,19 @@
 r"""Which parts of two contexts are compared, and how much each counts.
 
-A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` and weights :math:`w_k \ge 0`,
+A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` and weights
+:math:`w_k \ge 0`,
 
 .. math:: K(s, q) = \frac{\sum_k w_k \, \mathbf 1\{s_k = q_k\}}{\sum_k w_k},
 
-where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
-inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
-paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`,
-`Pairs` and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a common site added
-up: a sum of positive semi-definite kernels, divided by the new sum of weights.
+where :math:`s_k` is what site k of context s holds, and a site with an empty position matches
+nothing. Each term is the inner product of two one-hot vectors, so K is positive semi-definite,
+and :math:`K(s, s) = 1` for a full context. The paper's positional Hamming kernel is the instance
+with one site per position and equal weights. `Suffixes`, `SkipPairs`, `Pairs` and `Decaying` are
+other instances, and ``a + b`` compares the sites of both, the weights of a common site added up:
+a sum of positive semi-definite kernels, divided by the new sum of weights.
 
-Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
-are ties.
+Weights are divided by their sum only at the end: with whole-number weights every sum before that
+is exact, and ties are ties.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.checked import is_number
-from hammemo.kernels.sites import FreeSite, Site, Sites, collect_sites, find_sites, rows_of_columns
+from hammemo.kernels.sites import (
+    FreeSite,
+    Site,
+    Sites,
+    collect_sites,
+    find_sites,
+    make_sparse_rows,
+)
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.user_input import TOKEN_RULES, asked_contexts, taken_columns
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
@@ -44,8 +53,9 @@ class SiteKernel(BaseEstimator):
     Parameters
     ----------
     sites : sequence of int, str or tuple of these
-        Positions, or tuples of positions that must all match. Negative ones count from the end: -1 is the last token.
-        Names are those of the columns of a data frame; `MemoryClassifier.fit` looks up their positions.
+        Positions, or tuples of positions that must all match. Negative ones count from the end:
+        -1 is the last token. Names are those of the columns of a data frame;
+        `MemoryClassifier.fit` looks up their positions.
     weights : sequence of float, optional
         One non-negative weight per site; equal by default.
 
@@ -61,59 +71,83 @@ class SiteKernel(BaseEstimator):
     """
 
     def __init__(
-        self, sites: Sequence[int | str | Sequence[int | str]], weights: Sequence[float] | None = None
+        self,
+        sites: Sequence[int | str | Sequence[int | str]],
+        weights: Sequence[float] | None = None,
     ) -> None:
         self.sites = sites
         self.weights = weights
 
-    def named(self, names: Iterable[Any] | None) -> SiteKernel:
-        """Return the kernel with the positions of columns in place of their names; itself where it names none.
+    def with_positions(self, names: Iterable[Any] | None) -> SiteKernel:
+        """Return the kernel with the positions of columns in place of their names.
+
+        A kernel that names no column is returned as it is.
 
         Examples
         --------
         >>> from hammemo.kernels import SiteKernel
-        >>> SiteKernel(["age", ("age", "job")]).named(["job", "age"])
+        >>> SiteKernel(["age", ("age", "job")]).with_positions(["job", "age"])
         SiteKernel(sites=[1, (1, 0)])
         """
         sites = getattr(self, "sites", None)
-        if not isinstance(sites, Sequence) or not any(isinstance(r, str) for site in sites for r in _members(site)):
+        if not isinstance(sites, Sequence) or not any(_has_names(site) for site in sites):
             return self
-        places = None if names is None else {str(name): place for place, name in enumerate(names)}
-        found = [_looked_up(site, places) for site in sites]
-        return SiteKernel(found, self.weights)
+        places = None
+        if names is not None:
+            places = {str(name): place for place, name in enumerate(names)}
+        return SiteKernel([_replace_names(site, places) for site in sites], self.weights)
 
     def resolve(self, h: int) -> Sites:
         """Return the sites and weights for contexts of h tokens, checked."""
         positions = tuple(_resolve_site(site, h) for site in self.sites)
         if not positions:
-            raise ValueError("A kernel needs at least one site, for example SiteKernel([-1]) for the last position.")
+            raise ValueError(
+                "A kernel needs at least one site, for example SiteKernel([-1]) for the last "
+                "position."
+            )
         if len(set(positions)) < len(positions):
-            raise ValueError(f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger weight.")
-        return Sites(h, positions, _checked_weights(self.weights, len(positions)))
+            raise ValueError(
+                f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger "
+                "weight."
+            )
+        return Sites(h, positions, _check_weights(self.weights, len(positions)))
 
     def least_sites(self, h: int) -> int:  # noqa: ARG002  (other kernels need it)
-        """Return a lower bound of the number of sites, without making them: `load` compares it with the file first."""
+        """Return a lower bound of the number of sites, without making them.
+
+        `load` compares it with the file first.
+        """
         if not hasattr(self.sites, "__len__"):
-            raise ValueError(f"sites={self.sites!r} must be a list of positions, or of tuples of positions.")
+            raise ValueError(
+                f"sites={self.sites!r} must be a list of positions, or of tuples of positions."
+            )
         return len(self.sites)
 
     def least_positions(self, h: int) -> int:
-        """Return a lower bound of the positions of all sites together, without listing them, for kernels from files."""
+        """Return a lower bound of the positions of all sites together, without listing them.
+
+        It is for kernels from files.
+        """
         return self.least_sites(h)
 
     def __add__(self, other: Any) -> Joined:
-        """Return the kernel that compares the sites of both; the weights of a site in both are added up."""
+        """Return the kernel that compares the sites of both, with common weights added up."""
         if not isinstance(other, SiteKernel):
             return NotImplemented
-        return Joined([*_parts(self), *_parts(other)])
+        return Joined([*_list_terms(self), *_list_terms(other)])
 
     def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:
         """Return K(s, q) for one pair of contexts, from the definition."""
         if len(s) != len(q):
-            raise ValueError(f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be compared.")
+            raise ValueError(
+                f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be "
+                "compared."
+            )
         sites = self.resolve(len(s))
-        left, right = [as_token(token) for token in s], [as_token(token) for token in q]
-        matches = [all(left[r] == right[r] and left[r] != NO_TOKEN for r in site) for site in sites.positions]
+        left = [as_token(token) for token in s]
+        right = [as_token(token) for token in q]
+        is_equal = [a == b and a != NO_TOKEN for a, b in zip(left, right, strict=True)]
+        matches = [all(is_equal[r] for r in site) for site in sites.positions]
         return float(sites.weights[matches].sum() / sites.total_weight)
 
     def pairwise(self, X: Any, Y: Any = None) -> Floats:
@@ -123,7 +157,7 @@ class SiteKernel(BaseEstimator):
         ------
         X : (m, h); Y : (k, h); returned : (m, k)
         """
-        kernel = self.named(getattr(X, "columns", None))
+        kernel = self.with_positions(getattr(X, "columns", None))
         X = token_array(X)  # as arrays: two frames may name their columns differently
         Y = X if Y is None else token_array(Y)
         encoder = SiteOneHot(kernel, normalize=False).fit(Y)
@@ -176,8 +210,11 @@ class Decaying(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return one site for each of the h positions, the last one with weight 1."""
         if not is_number(self.rate) or not 0 < self.rate <= 1:
-            raise ValueError(f"rate={self.rate!r} must be a number above 0 and at most 1, for example 0.5.")
-        return SiteKernel(range(h), [float(self.rate) ** (h - 1 - r) for r in range(h)]).resolve(h)
+            raise ValueError(
+                f"rate={self.rate!r} must be a number above 0 and at most 1, for example 0.5."
+            )
+        weights = [float(self.rate) ** (h - 1 - r) for r in range(h)]
+        return SiteKernel(range(h), weights).resolve(h)
 
     def least_sites(self, h: int) -> int:
         """Return h."""
@@ -187,8 +224,8 @@ class Decaying(SiteKernel):
 class Suffixes(SiteKernel):
     r"""The last token, the last two together, and so on to the last k: a weighted-degree kernel.
 
-    Two contexts whose longest common suffix has l tokens have similarity
-    :math:`\sum_{j \le \min(l, k)} b^{j-1} / \sum_{j \le k} b^{j-1}`. A large base b lets the longest match decide.
+    Two contexts whose longest common suffix has l tokens have similarity :math:`\sum_{j \le
+    \min(l, k)} b^{j-1} / \sum_{j \le k} b^{j-1}`. A large base b lets the longest match decide.
 
     Parameters
     ----------
@@ -205,7 +242,8 @@ class Suffixes(SiteKernel):
     >>> Suffixes(3, base=2)(["a", "b", "c"], ["x", "b", "c"])  # 1 and 2 match, 4 does not
     0.42857142857142855
     >>> X, y = [["to", "be"], ["not", "be"], ["not", "be"]], ["or", "so", "so"]
-    >>> MemoryClassifier(Suffixes(2, base=30), Exact(), "sum").fit(X, y).predict([["to", "be"]]).tolist()
+    >>> clf = MemoryClassifier(Suffixes(2, base=30), Exact(), "sum").fit(X, y)
+    >>> clf.predict([["to", "be"]]).tolist()
     ['or']
     """
 
@@ -219,7 +257,8 @@ class Suffixes(SiteKernel):
         if not is_number(self.base) or not 0 < self.base < 2.0**20:
             raise ValueError(f"base={self.base!r} must be a number above 0 and below 2^20.")
         weights = np.power(float(self.base), np.arange(self.k)).tolist()
-        return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
+        suffixes = [tuple(range(-length, 0)) for length in range(1, self.k + 1)]
+        return SiteKernel(suffixes, weights).resolve(h)
 
     def least_sites(self, h: int) -> int:
         """Return k."""
@@ -255,7 +294,9 @@ class SkipPairs(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return the pairs, the nearest first, with equal weights."""
         check_reach("reach", self.reach, 3, h)
-        pairs = [(-first, -second) for first in range(3, self.reach + 1) for second in range(1, first)]
+        pairs = []
+        for first in range(3, self.reach + 1):
+            pairs += [(-first, -second) for second in range(1, first)]
         return SiteKernel(pairs).resolve(h)
 
     def least_sites(self, h: int) -> int:
@@ -265,14 +306,17 @@ class SkipPairs(SiteKernel):
 
 
 class Pairs(SiteKernel):
-    """All pairs of positions: what two columns of a table say together. For columns alone too, add `PositionalHamming`.
+    """All pairs of positions: what two columns of a table say together.
+
+    For columns alone too, add `PositionalHamming`.
 
     Examples
     --------
     >>> from hammemo.kernels import Pairs, PositionalHamming
     >>> Pairs().resolve(3).positions
     ((0, 1), (0, 2), (1, 2))
-    >>> (PositionalHamming() + Pairs())(["a", "b", "c"], ["a", "b", "x"])  # two columns of three, one pair of three
+    >>> kernel = PositionalHamming() + Pairs()
+    >>> kernel(["a", "b", "c"], ["a", "b", "x"])  # two columns of three, one pair of three
     0.5
     """
 
@@ -282,7 +326,9 @@ class Pairs(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return the pairs in lexicographic order, with equal weights."""
         if h < 2:
-            raise ValueError(f"Pairs() needs contexts of two tokens or more, not {h}: use PositionalHamming().")
+            raise ValueError(
+                f"Pairs() needs contexts of two tokens or more, not {h}: use PositionalHamming()."
+            )
         return SiteKernel(list(combinations(range(h), 2))).resolve(h)
 
     def least_sites(self, h: int) -> int:
@@ -314,49 +360,61 @@ class Joined(SiteKernel):
         """Return the sites of all kernels, each once, in the order in which they come."""
         weights: dict[Site, float] = {}
         free: dict[FreeSite, None] = {}
-        for part in self._parts():
-            sites = part.resolve(h)
+        for kernel in self._check_kernels():
+            sites = kernel.resolve(h)
             free.update(dict.fromkeys(sites.free))
             for site, weight in zip(sites.positions, sites.weights.tolist(), strict=True):
                 weights[site] = weights.get(site, 0.0) + weight
         if not weights:
             return Sites(h, (), np.empty(0), tuple(free))
-        return replace(SiteKernel(list(weights), list(weights.values())).resolve(h), free=tuple(free))
+        sites = SiteKernel(list(weights), list(weights.values())).resolve(h)
+        return replace(sites, free=tuple(free))
 
-    def named(self, names: Iterable[Any] | None) -> SiteKernel:
-        """Return the kernel with the positions of columns in place of their names; itself where it names none."""
-        parts = [part.named(names) for part in self._parts()]
-        changed = any(part is not known for part, known in zip(parts, self._parts(), strict=True))
-        return Joined(parts) if changed else self
+    def with_positions(self, names: Iterable[Any] | None) -> SiteKernel:
+        """Return the kernel with the positions of columns in place of their names.
+
+        A kernel that names no column is returned as it is.
+        """
+        before = self._check_kernels()
+        after = [kernel.with_positions(names) for kernel in before]
+        if all(new is old for new, old in zip(after, before, strict=True)):
+            return self
+        return Joined(after)
 
     def least_sites(self, h: int) -> int:
         """Return the number of sites of the largest part."""
-        return max(part.least_sites(h) for part in self._parts())
+        return max(kernel.least_sites(h) for kernel in self._check_kernels())
 
     def least_positions(self, h: int) -> int:
         """Return the number of positions of the largest part."""
-        return max(part.least_positions(h) for part in self._parts())
+        return max(kernel.least_positions(h) for kernel in self._check_kernels())
 
-    def _parts(self) -> Sequence[SiteKernel]:
+    def _check_kernels(self) -> Sequence[SiteKernel]:
+        """Return the kernels, or refuse what is no list of kernels."""
         kernels: Any = self.kernels
         is_list = isinstance(kernels, Sequence) and len(kernels) > 0
-        if not is_list or not all(isinstance(part, SiteKernel) for part in kernels):
-            raise ValueError(f"kernels={kernels!r} must be a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
+        if not is_list or not all(isinstance(kernel, SiteKernel) for kernel in kernels):
+            raise ValueError(
+                f"kernels={kernels!r} must be a list of kernels, for example "
+                "[Suffixes(4), SkipPairs(4)]."
+            )
         return self.kernels
 
 
 class SiteOneHot(TransformerMixin, BaseEstimator):
-    r"""The kernel's feature map as a scikit-learn transformer: a sparse one-hot block for each site.
+    r"""The kernel's feature map as a transformer: a sparse one-hot block for each site.
 
-    The inner product of two rows is the kernel of the two contexts. A tuple of tokens that `fit` did not see gives an
-    empty block. Linear models on these features see exactly what a memory with this kernel sees.
+    The inner product of two rows is the kernel of the two contexts. A tuple of tokens that `fit`
+    did not see gives an empty block. Linear models on these features see exactly what a memory
+    with this kernel sees.
 
     Parameters
     ----------
     kernel : SiteKernel, optional
         The positional Hamming kernel by default.
     normalize : bool
-        Whether an entry is :math:`\sqrt{w_k / \sum w}`, so that inner products are kernel values, or one.
+        Whether an entry is :math:`\sqrt{w_k / \sum w}`, so that inner products are kernel
+        values, or one.
 
     Attributes
     ----------
@@ -381,7 +439,8 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
         """Collect what each site holds in the contexts of X."""
         contexts = asked_contexts(self, TOKEN_RULES, None, X)
-        kernel = (self.kernel or PositionalHamming()).named(getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        kernel = (self.kernel or PositionalHamming()).with_positions(names)
         self.sites_ = kernel.resolve(contexts.h)
         self.vocabulary_ = contexts.vocabulary
         self.tuples_ = collect_sites(contexts, self.sites_)[0]
@@ -398,74 +457,117 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
         contexts = asked_contexts(self, TOKEN_RULES, taken_columns(self), X)
         columns = find_sites(contexts.ranks_in(self.vocabulary_), self.sites_, self.tuples_)
         weights = self.sites_.weights / self.sites_.total_weight
-        values = np.sqrt(weights) if self.normalize else np.ones(len(weights))
-        return rows_of_columns(columns, values, sum(map(len, self.tuples_)))
+        values = np.ones(len(weights))
+        if self.normalize:
+            values = np.sqrt(weights)
+        return make_sparse_rows(columns, values, sum(map(len, self.tuples_)))
 
-    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:  # noqa: ARG002
+    def get_feature_names_out(
+        self,
+        input_features: ArrayLike | None = None,  # noqa: ARG002  (scikit-learn's signature)
+    ) -> NDArray[np.object_]:
         """Return a name for each column: its positions and its tokens."""
         check_is_fitted(self)
         tokens = list(self.vocabulary_)
-        names = [
-            ",".join(f"{r}={tokens[rank]!r}" for r, rank in zip(site, row, strict=True))
-            for site, tuples in zip(self.sites_.positions, self.tuples_, strict=True)
-            for row in tuples.rows()
-        ]
+        names = []
+        for site, tuples in zip(self.sites_.positions, self.tuples_, strict=True):
+            for row in tuples.rows():
+                pairs = zip(site, row, strict=True)
+                names.append(",".join(f"{r}={tokens[rank]!r}" for r, rank in pairs))
         return np.array(names, dtype=object)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         tags.requires_fit = True
         return tags
 
 
-def _parts(kernel: SiteKernel) -> Sequence[SiteKernel]:
-    return kernel.kernels if isinstance(kernel, Joined) else [kernel]
+def _list_terms(kernel: SiteKernel) -> Sequence[SiteKernel]:
+    """Return the kernels that a kernel is the sum of: itself, where it is no sum."""
+    if isinstance(kernel, Joined):
+        return kernel.kernels
+    return [kernel]
 
 
 def check_reach(name: str, value: Any, least: int, h: int) -> None:
     """Refuse what is no whole number from `least` to h."""
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= h:
-        raise ValueError(f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context has.")
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= h:
+        raise ValueError(
+            f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context "
+            "has."
+        )
+
+
+def _is_tuple(site: Any) -> bool:
+    """Return whether a site is a tuple or list, and no single position or name."""
+    return isinstance(site, Sequence) and not isinstance(site, str)
 
 
 def _members(site: Any) -> Sequence[Any]:
     """Return the positions or names of a site; a name alone is one."""
-    return site if isinstance(site, Sequence) and not isinstance(site, str) else (site,)
+    return site if _is_tuple(site) else (site,)
 
 
-def _looked_up(site: Any, places: dict[str, int] | None) -> Any:
-    """Return a site with the places of its names, or refuse a name that is not there."""
+def _has_names(site: Any) -> bool:
+    """Return whether a site names a column."""
+    return any(isinstance(member, str) for member in _members(site))
+
+
+def _replace_names(site: Any, places: dict[str, int] | None) -> Any:
+    """Return a site with the places of its names, or refuse a name that X does not have."""
     if places is None:
         raise ValueError(
-            f"The site {site!r} names columns, and X has no names of columns: pass a data frame, or name positions."
+            f"The site {site!r} names columns, and X has no names of columns: pass a data frame, "
+            "or name positions."
         )
-    absent = next((r for r in _members(site) if isinstance(r, str) and r not in places), None)
-    if absent is not None:
-        raise ValueError(f"The site {site!r} names the column {absent!r}; the columns of X are {', '.join(places)}.")
-    found = tuple(places[r] if isinstance(r, str) else r for r in _members(site))
-    return found if isinstance(site, Sequence) and not isinstance(site, str) else found[0]
+    positions = []
+    for member in _members(site):
+        if isinstance(member, str) and member not in places:
+            raise ValueError(
+                f"The site {site!r} names the column {member!r}; the columns of X are "
+                f"{', '.join(places)}."
+            )
+        positions.append(places[member] if isinstance(member, str) else member)
+    return tuple(positions) if _is_tuple(site) else positions[0]
 
 
 def _resolve_site(site: Any, h: int) -> Site:
+    """Return the positions of a site in contexts of h tokens, from 0 on and ascending."""
     positions = _members(site)
     for r in positions:
         if isinstance(r, str):
-            _looked_up(site, None)
+            _replace_names(site, None)  # refuses
         if not isinstance(r, (int, np.integer)) or not -h <= r < h:
-            raise ValueError(f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to {h - 1}.")
+            raise ValueError(
+                f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to "
+                f"{h - 1}."
+            )
     resolved = tuple(sorted({int(r) % h for r in positions}))
     if not resolved or len(resolved) < len(positions):
-        raise ValueError(f"The site {site!r} is empty or names a position twice (contexts of {h} tokens).")
+        raise ValueError(
+            f"The site {site!r} is empty or names a position twice (contexts of {h} tokens)."
+        )
     return resolved
 
 
-def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> Floats:
-    values = np.ones(n_sites) if weights is None else np.asarray(weights, np.float64)
+def _check_weights(weights: Sequence[float] | None, n_sites: int) -> Floats:
+    """Return the weights of sites as an array, equal ones by default."""
+    if weights is None:
+        values = np.ones(n_sites)
+    else:
+        values = np.asarray(weights, np.float64)
     if values.shape != (n_sites,):
-        raise ValueError(f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={weights!r}.")
+        raise ValueError(
+            f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={weights!r}."
+        )
     with np.errstate(over="ignore"):
         total = values.sum()
     if not 0 < total < np.inf or values.min() < 0:
-        raise ValueError(f"weights={weights!r}: weights and their sum must be finite, none negative, and not all zero.")
+        raise ValueError(
+            f"weights={weights!r}: weights and their sum must be finite, none negative, and not "
+            "all zero."
+        )
     return values
