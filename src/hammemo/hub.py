@@ -22,7 +22,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hammemo._lazy import explain_missing
-from hammemo.estimators.classifiers import MemoryClassifier
+from hammemo.estimators.learners import Learner
 from hammemo.files.models import load, save
 
 with explain_missing("The hub needs its package: pip install 'hammemo[hub]'"):
@@ -31,7 +31,7 @@ with explain_missing("The hub needs its package: pip install 'hammemo[hub]'"):
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.estimators.predictor import Predictor
+    from hammemo.files.contents import Savable
 
 FILE = "model.safetensors"
 
@@ -67,16 +67,18 @@ class OnHub(ModelHubMixin):
 
     Parameters
     ----------
-    model : MemoryClassifier or Predictor
+    model : MemoryClassifier, MemoryRegressor or Predictor
     """
 
-    def __init__(self, model: MemoryClassifier | Predictor) -> None:
+    def __init__(self, model: Savable) -> None:
         self.model = model
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:  # noqa: ARG002
         """Return a card that shows the model's report."""
-        shown = self.model.report() if isinstance(self.model, MemoryClassifier) else self.model
-        return ModelCard(_CARD.format(report=shown))
+        report: object = self.model
+        if isinstance(self.model, Learner):  # a compiled predictor has no report
+            report = self.model.report()
+        return ModelCard(_CARD.format(report=report))
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save(self.model, save_directory / FILE)

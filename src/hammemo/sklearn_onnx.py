@@ -90,85 +90,121 @@ def register() -> None:
     is taken and has no effect: probabilities are one matrix, labels in the order of `classes_`.
     """
     options = {"tokens": None, "zipmap": [True, False]}
-    for model in (MemoryClassifier, MeMoClassifier, MemoryRegressor):
-        name = f"Hammemo{model.__name__}"
+    for classifier in (MemoryClassifier, MeMoClassifier):
         update_registered_converter(
-            model,
-            name,
-            _set_types,
-            _convert,
-            parser=_declare_outputs,
+            classifier,
+            f"Hammemo{classifier.__name__}",
+            _set_label_types,
+            _convert_classifier,
+            parser=_declare_label_outputs,
             options=options,
         )
+    update_registered_converter(
+        MemoryRegressor,
+        f"Hammemo{MemoryRegressor.__name__}",
+        _set_number_type,
+        _convert_regressor,
+        parser=_declare_number_output,
+        options=options,
+    )
 
 
-def _declare_outputs(
+def _declare_label_outputs(
     scope: Any,
-    model: Learner,
+    model: MemoryClassifier,
     inputs: list[Any],
     custom_parsers: Any = None,  # noqa: ARG001
 ) -> list[Any]:
-    """Declare the two outputs of a classifier, or the one of a regressor.
-
-    This is what `skl2onnx` calls a parser.
-    """
+    """Declare the two outputs of a classifier. This is what `skl2onnx` calls a parser."""
     check_is_fitted(model)
+    second = "probabilities" if model.vote_.has_probabilities else "scores"
+    outputs = {"label": kinds.StringTensorType(), second: kinds.DoubleTensorType()}
+    return _declare_operator(scope, model, inputs, outputs)
+
+
+def _declare_number_output(
+    scope: Any,
+    model: MemoryRegressor,
+    inputs: list[Any],
+    custom_parsers: Any = None,  # noqa: ARG001
+) -> list[Any]:
+    """Declare the output of a regressor. This is what `skl2onnx` calls a parser."""
+    check_is_fitted(model)
+    return _declare_operator(scope, model, inputs, {"variable": kinds.DoubleTensorType()})
+
+
+def _declare_operator(
+    scope: Any,
+    model: Learner,
+    inputs: list[Any],
+    outputs: dict[str, Any],
+) -> list[Any]:
+    """Declare a model with the outputs of these names and types; return the outputs."""
     operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
     operator.inputs = inputs
-    outputs = {"variable": kinds.DoubleTensorType()}
-    if not isinstance(model, MemoryRegressor):
-        second = "probabilities" if model.vote_.has_probabilities else "scores"
-        outputs = {"label": kinds.StringTensorType(), second: kinds.DoubleTensorType()}
     for name, kind in outputs.items():
         operator.outputs.append(scope.declare_local_variable(name, kind))
     return list(operator.outputs)
 
 
-def _set_types(operator: Any) -> None:
-    """Set the types of the outputs. This is what `skl2onnx` calls a shape calculator."""
+def _set_number_type(operator: Any) -> None:
+    """Set the type of the output of a regressor.
+
+    This is what `skl2onnx` calls a shape calculator.
+    """
     n = operator.inputs[0].get_first_dimension()
-    model = operator.raw_operator
-    if isinstance(model, MemoryRegressor):
-        operator.outputs[0].type = kinds.DoubleTensorType([n, 1])
-        return
-    classes = model.classes_
+    operator.outputs[0].type = kinds.DoubleTensorType([n, 1])
+
+
+def _set_label_types(operator: Any) -> None:
+    """Set the types of the outputs of a classifier; a shape calculator, too."""
+    n = operator.inputs[0].get_first_dimension()
+    classes = operator.raw_operator.classes_
     has_strings = label_values(classes).dtype == object
     label_type = kinds.StringTensorType if has_strings else kinds.Int64TensorType
     operator.outputs[0].type = label_type([n])
     operator.outputs[1].type = kinds.DoubleTensorType([n, len(classes)])
 
 
-def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Add the nodes of a model."""
-    model: Learner = operator.raw_operator
+def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of a classifier."""
+    model: MemoryClassifier = operator.raw_operator
+    tokens = _read_tokens(container, model)
+    predictor = model.compile()
+    if tokens is not None:
+        tokens = Vocabulary.of(tokens)
+    elif predictor.cells is None:
+        tokens = list_tokens(predictor.compiled)
+    graph = predictor.graph(tokens)
+    _check_columns(model, operator.inputs)
+    ops = _ContainerOperations(scope, container, graph.constants)
+    if isinstance(graph, TreeGraph):
+        scores = _add_row_scores(ops, graph, operator.inputs)
+    else:
+        assert isinstance(graph, Graph)
+        scores = _add_token_scores(ops, graph, operator.inputs, predictor.missing)
+    second = _add_probabilities(ops, scores, predictor.vote, len(graph.classes))
+    label, score = operator.outputs
+    ops.rename(ops.winner(scores, graph.classes), label.full_name)
+    ops.rename(second, score.full_name)
+
+
+def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of a regressor."""
+    model: MemoryRegressor = operator.raw_operator
+    graph = model.compile().graph(tokens=_read_tokens(container, model))
+    _check_columns(model, operator.inputs)
+    ops = _ContainerOperations(scope, container, graph.constants)
+    (number,) = operator.outputs
+    ops.rename(_add_row_scores(ops, graph, operator.inputs), number.full_name)
+
+
+def _read_tokens(container: Any, model: Learner) -> Any:
+    """Return the option `tokens`, or refuse a graph of too old operators."""
     if container.target_opset_any_domain("") < _OPSET:
         problem = f"target_opset={container.target_opset}"
         raise ValueError(f"{problem}: a graph of hammemo needs {_OPSET} or more.")
-    tokens = container.get_options(model).get("tokens")
-    inputs = operator.inputs
-    if isinstance(model, MemoryRegressor):
-        number_graph = model.compile().graph(tokens=tokens)
-        _check_columns(model, inputs)
-        ops = _ContainerOperations(scope, container, number_graph.constants)
-        answers = [_add_row_scores(ops, number_graph, inputs)]
-    else:
-        predictor = model.compile()
-        if tokens is not None:
-            tokens = Vocabulary.of(tokens)
-        elif predictor.cells is None:
-            tokens = list_tokens(predictor.compiled)
-        graph = predictor.graph(tokens)
-        _check_columns(model, inputs)
-        ops = _ContainerOperations(scope, container, graph.constants)
-        if isinstance(graph, TreeGraph):
-            scores = _add_row_scores(ops, graph, inputs)
-        else:
-            assert isinstance(graph, Graph)
-            scores = _add_token_scores(ops, graph, inputs, predictor.missing)
-        second = _add_probabilities(ops, scores, predictor.vote, len(graph.classes))
-        answers = [ops.winner(scores, graph.classes), second]
-    for answer, output in zip(answers, operator.outputs, strict=True):
-        ops.rename(answer, output.full_name)
+    return container.get_options(model).get("tokens")
 
 
 def _check_columns(model: Learner, inputs: Sequence[Any]) -> None:

@@ -487,7 +487,7 @@ def assert_forged_is_refused(
         arrays, about = parts(model, *given)
         return {**arrays, name: np.asarray(change(arrays.get(name, np.zeros(1, np.uint8))))}, about
 
-    monkeypatch.setattr(files_module, "_describe_classifier", forge)
+    monkeypatch.setitem(files_module.DESCRIBERS, "classifier", forge)
     save(clf, path)  # with a right checksum
     with pytest.raises(FileError, match=message):
         load(path)

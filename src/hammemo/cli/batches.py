@@ -17,7 +17,6 @@ import numpy as np
 from hammemo.cli.console import progress_bar
 from hammemo.edits.column_changes import places_without_values
 from hammemo.edits.editing import known_state, take_state
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import NotStoredError
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from hammemo.cli.receipts import Note
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.tokens.column_kinds import ColumnTypes
 
 
@@ -125,8 +125,9 @@ def learn_batches(
     if not fresh and isinstance(reading.schema, TableSchema):
         reading = replace(reading, schema=open_columns(model, reading.schema))
     schema = reading.schema
-    if isinstance(model, MemoryRegressor):
+    if model.settings().task.chooses_by_first_rows():  # so it gets all rows at once
         return _learn_targets(model, reading)
+    model = model.as_classifier()
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
         return _learn_sequences(model, reading, layout, classes)
     chooses = fresh and layout is None and _chooses(model)

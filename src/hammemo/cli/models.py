@@ -14,7 +14,6 @@ from hammemo.cli.console import NAME_A_MODEL
 from hammemo.edits.editing import mute_forgetting_warning, name_columns
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files.archive import FileError
 from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
@@ -67,8 +66,11 @@ class OpenModel:
     @property
     def held_facts(self) -> dict[str, int]:
         """How many examples the model holds and, where it predicts labels, of how many labels."""
-        labels = {} if isinstance(self.model, MemoryRegressor) else {"labels": len(self.model.classes_)}
-        return {"examples": self.model.state.n_examples, **labels}
+        state = self.model.state
+        facts = {"examples": state.n_examples}
+        if self.model.has_scores:
+            facts["labels"] = len(state.labels)
+        return facts
 
     def take_columns_of(self, schema: Schema) -> None:
         """Let later rows be read as rows were that decided columns without values; options stay what they are."""
@@ -155,6 +157,13 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
 _NAMES_OF: Final = dict(zip(TokenType, (WHOLE_NUMBERS, STRINGS, MIXED), strict=True))
 
 
+_ANSWER_KINDS: Final[dict[str, dict[str, str]]] = {
+    "labels": {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS},
+    "numbers": {"f": ColumnKind.NUMBERS.value},
+}
+"""The kind of a column of labels or of targets, by the kind of their type in NumPy; other labels are mixed."""
+
+
 def _kinds_of(model: Any, h: int) -> str:
     """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
     kept = model.state.rows if isinstance(model, Learner) else None
@@ -170,9 +179,8 @@ def _kinds_of(model: Any, h: int) -> str:
     if has_ordered(kinds):
         pairs = zip(kinds, letters, strict=True)
         letters = "".join(kind.value if kind.is_ordered else name for kind, name in pairs)
-    if isinstance(model, MemoryRegressor):
-        return letters + ColumnKind.NUMBERS.value
-    return letters + {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS}.get(model.label_dtype_.kind, MIXED)
+    dtype = model.state.target_dtype if isinstance(model, Learner) else model.label_dtype_
+    return letters + _ANSWER_KINDS[model.predicts].get(dtype.kind, MIXED)
 
 
 def _notes_of(path: Path) -> dict[str, str]:

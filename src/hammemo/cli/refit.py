@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from hammemo.cli.console import counted, print_result
 from hammemo.cli.options import ModelChange  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
@@ -15,6 +17,7 @@ from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads ann
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hammemo.edits.state import AnyState
     from hammemo.estimators.learners import Learner
 
 
@@ -47,25 +50,19 @@ def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
     Return, as facts and as a sentence, what became of the weights: "changed", "unchanged", or "none" where the vote has
     none; and the share of labels that changed on the last kept rows, unless rows are not kept or columns changed.
     """
-    from hammemo.estimators.regressor import MemoryRegressor
-
     check_can_refit(learner, path)
     kept = counted(len(learner.state.kept or ()), "kept example")
-    if isinstance(learner, MemoryRegressor):
-        before = learner.digest(parts=True)["weights"]
-        return _fitted_to(kept, is_same=learner.refit().digest(parts=True)["weights"] == before)
-    vote, rows, kinds = learner.vote_, learner.state.rows, learner.state.columns.kinds
-    if not vote.fits_weights:
+    before: AnyState = learner.state
+    if not before.vote.fits_weights:
         return _choose_layout_again(learner)
-    asked = rows.examples().contexts[-_ASKED_ROWS:] if rows is not None and len(rows) else None
-    labels = None if asked is None else learner.classes_[learner.view().scorer.winners(asked)]
-    after = learner.refit().vote_
-    facts, sentence = _fitted_to(kept, is_same=after.is_fitted_like(vote))
-    if not after.state():
+    labels = learner.label_kept_rows(_ASKED_ROWS)
+    after: AnyState = learner.refit().state
+    facts, sentence = _fitted_to(kept, is_same=after.vote.is_fitted_like(before.vote))
+    if not after.vote.state():
         return facts, f"There are too few examples to fit weights to ({kept}): all are the same."
-    if asked is not None and learner.state.columns.kinds == kinds:
-        now: Any = learner.classes_[learner.view().scorer.winners(asked)]
-        facts["changed_labels"] = float((now != labels).mean())
+    if labels is not None and after.columns.kinds == before.columns.kinds:
+        labels_after = learner.label_kept_rows(_ASKED_ROWS)
+        facts["changed_labels"] = float(np.mean(labels_after != labels))
     return facts, sentence
 
 
@@ -88,15 +85,9 @@ def _fitted_to(kept: str, *, is_same: bool) -> tuple[dict[str, Any], str]:
 
 def check_can_refit(learner: Learner, path: Path) -> None:
     """Refuse a model with weights that keeps nothing to fit them to."""
-    from hammemo.estimators.regressor import MemoryRegressor
-
-    if learner.state.kept is not None:
+    if learner.state.kept is not None or not learner.state.vote.fits_weights:
         return
-    if isinstance(learner, MemoryRegressor):
-        raise ValueError(f"{path} keeps no rows to fit again to; it is as it was. Fit it again with hammemo fit.")
-    if learner.vote_.fits_weights:
-        raise ValueError(
-            f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
-            "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "
-            "fit_vote(X, y)."
-        )
+    raise ValueError(
+        f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
+        f"again with hammemo fit, which keeps one, or {learner.way_to_fit_weights}."
+    )

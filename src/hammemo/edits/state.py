@@ -19,6 +19,7 @@ from hammemo.edits.task import L, M, V
 if TYPE_CHECKING:
     import numpy as np
 
+    from hammemo._arrays.types import Ints
     from hammemo.edits.task import ModelTask
     from hammemo.stores.kept import Kept, ModelStore
     from hammemo.stores.kept_documents import KeptDocuments
@@ -130,6 +131,26 @@ class ModelState(Generic[L, M, V]):
     def holds_nothing(self) -> bool:
         """Whether no example is held."""
         return not self.n_examples
+
+    @property
+    def labels(self) -> Vocabulary:
+        """All labels, in the order of answers; none where the model predicts numbers."""
+        return self.task.list_labels(self.memory)
+
+    @property
+    def label_counts(self) -> Ints:
+        """How many examples each of these labels has."""
+        return self.task.count_by_label(self.memory)
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether there is anything to answer with."""
+        return self.task.can_answer(self)
+
+    @property
+    def is_layout_undecided(self) -> bool:
+        """Whether the next rows settle something of the layout for good."""
+        return self.task.is_layout_undecided(self)
 
     @property
     def declared(self) -> Vocabulary:

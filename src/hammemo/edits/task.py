@@ -9,14 +9,15 @@ A task is made of functions of values: none of them changes a state, a memory or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
+    from matplotlib.axes import Axes
 
-    from hammemo._arrays.types import Array
+    from hammemo._arrays.types import Array, Ints
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.columns import Columns
@@ -93,6 +94,23 @@ class Described(NamedTuple):
     counts: str
     """The digest of the memory."""
     weights: Mapping[str, Array]
+
+
+class AnswerFacts(NamedTuple):
+    """What the answers of a model are, in plain values."""
+
+    examples: list[Any]
+    """Answers whose types are those of all answers."""
+    classes: list[Any]
+    """The labels in sorted order; none where the model predicts numbers."""
+    bounds: Any
+    """The parameter that says what answers never leave; None where there are no bounds."""
+    parts: dict[str, str]
+    """The kernel, the memory and the vote as a user writes them; empty where there is no choice."""
+
+
+NO_ANSWERS: Final = AnswerFacts(examples=[], classes=[], bounds=None, parts={})
+"""Of what answers nothing yet."""
 
 
 class ReadRows(Protocol):
@@ -187,6 +205,21 @@ class ModelTask(Protocol[S, L, M, V]):
     def n_examples(self, memory: M, /) -> int:
         """Return how many examples a memory holds."""
 
+    def list_labels(self, memory: M, /) -> Vocabulary:
+        """Return all labels of a memory, in the order of answers; none for numbers."""
+
+    def count_by_label(self, memory: M, /) -> Ints:
+        """Return how many examples each of these labels has."""
+
+    def count_new_labels(self, memory: M, labels: Vocabulary, /) -> int:
+        """Return how many of some labels a memory would have to add; none for numbers."""
+
+    def can_answer(self, state: S, /) -> bool:
+        """Return whether there is anything to answer with."""
+
+    def is_layout_undecided(self, state: S, /) -> bool:
+        """Return whether the next rows settle something of the layout for good."""
+
     def declared(self, memory: M, /) -> Vocabulary:
         """Return the labels that a memory keeps while they have no example."""
 
@@ -251,3 +284,12 @@ class ModelTask(Protocol[S, L, M, V]):
 
     def describe(self, state: S, /) -> Described:
         """Return what a digest is made of."""
+
+    def describe_answers(self, settings: Any, state: S, /) -> AnswerFacts:
+        """Return what answers are and what makes them, in plain values."""
+
+    def plot_columns(self, state: S, columns: Sequence[Any], label: Any, ax: Axes | None, /) -> Axes:
+        """Draw what one or two columns say of the labels or targets; `label` is one label to draw, or None."""
+
+    def warn_of_targets(self, targets: Array, /) -> None:
+        """Warn of targets by which a model that is fitted to them learns little."""

@@ -25,7 +25,7 @@ from hammemo.edits.editing import edit
 from hammemo.engines.jobs import GroupObserver, GroupReport, Job, describe_job
 from hammemo.engines.running import ENGINES, Machines
 from hammemo.engines.table_fits import Front, fit_rows
-from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.estimators.learners import Learner
 from hammemo.memories import Hashed
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.kinds import kinds_of_model
@@ -266,12 +266,11 @@ def fit_table(
     ['melon']
     """
     machines = machines or Machines()
-    is_target = isinstance(estimator, MemoryRegressor)
-    if not is_target and not hasattr(estimator, "fit_stream"):
+    if not isinstance(estimator, Learner):
         raise TypeError(
             f"Engines fit a MemoryClassifier or a MemoryRegressor, not {estimator!r}: call its fit."
         )
-    if is_target and (classes is not None or layout is not None):
+    if not estimator.has_scores and (classes is not None or layout is not None):
         raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
     if isinstance(classes, (int, np.integer)):
         raise ValueError(
@@ -291,7 +290,7 @@ def fit_table(
         missing=estimator.missing,
         kinds=kinds,
         numeric=numeric,
-        is_target=is_target,
+        is_target=estimator.learns_numbers,
         na=source.na,
         date_format=source.date_format,
     )

@@ -27,7 +27,7 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -44,10 +44,10 @@ from hammemo.engines.jobs import (
     open_checkpoint,
     take_prefix,
 )
-from hammemo.estimators.classifiers import MemoryClassifier, state_of_layout
 from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
+from hammemo.tasks.labels.settings import ModelSettings
 from hammemo.tasks.numbers.counted_tables import fit_table_of_numbers
 from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tasks.numbers.read import read_targets
@@ -63,26 +63,28 @@ from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.edits.state import AnyState
     from hammemo.engines.jobs import Arrays, Checkpoint, GroupReport, Groups, Shards
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.features.cells import Cells
     from hammemo.memories import Memory
     from hammemo.sources.read_tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
-    from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tasks.numbers.layout import NumberLayout, NumberState
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
+    from hammemo.votes.bounds import Bounds
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
+AnySettings = TypeVar("AnySettings", ModelSettings, NumberSettings)
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."
@@ -97,10 +99,12 @@ class _BatchExamples(NamedTuple):
     """What kind of names each column and the labels hold."""
 
 
-def _read_examples(schema: TableSchema, batch: Batch) -> _BatchExamples:
-    """Return the rows of a batch as examples."""
+def _read_examples(
+    schema: TableSchema, batch: Batch, read_labels: Callable[[Any], Array]
+) -> _BatchExamples:
+    """Return the rows of a batch as examples; `read_labels` reads the column to predict."""
     values, label_values, kinds = schema.read(batch)
-    labels = read_targets(label_values) if schema.is_target else label_array(label_values)
+    labels = read_labels(label_values)
     if schema.cell_kinds is not None:
         tokens = tokens_of(
             values,
@@ -162,7 +166,7 @@ class TableJob(GroupJob):
     def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
         """Count the rows of batches."""
         for batch in pieces:
-            self.add_examples(memory, _read_examples(self.schema, batch).examples)
+            self.add_examples(memory, _read_examples(self.schema, batch, label_array).examples)
 
     def add_examples(self, memory: Memory, examples: Examples) -> None:
         """Count examples, as contexts of cells where they have numbers."""
@@ -364,7 +368,7 @@ class NumberCount(Pass):
         """Return the memory of the rows of a group, as arrays."""
         memory = NumberMemory.empty(self.layout)
         for batch in batches:
-            examples = _read_examples(self.schema, batch).examples
+            examples = _read_examples(self.schema, batch, read_targets).examples
             memory = memory.with_rows(
                 self.layout, NumberRows.from_examples(self.layout, examples, self.seed), 1
             )
@@ -389,23 +393,26 @@ class Survey(Pass):
 
     known: tuple[TextEvidence, ...]
     empty: ModelStore | None
-    bounds: Bounds = UNBOUNDED
+
+    @abstractmethod
+    def read_labels(self, values: Any) -> Array:
+        """Return the column to predict as the model reads it."""
+
+    @abstractmethod
+    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
+        """Return findings with some more rows, or refuse what the model never learns."""
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what rows say, as arrays.
 
         After a value that a column should not have, only what the columns hold.
         """
-        schema = self.schema
         findings = Findings(self.no_evidence, kept=self.empty)
         for batch in batches:
             findings = self._look_at_columns(batch, findings)
             if findings.is_whole:
-                rows = _read_examples(schema, batch)
-                findings = findings.with_rows(rows)
-                if schema.is_target:
-                    self.bounds.refuse_outside(rows.labels)
-                    findings = replace(findings, labels=Vocabulary())  # nearly as many as rows
+                rows = _read_examples(self.schema, batch, self.read_labels)
+                findings = self.add_rows(findings, rows)
         if not findings.is_whole:
             findings = Findings(findings.evidence, is_whole=False, clocks=findings.clocks)
         return findings.pack()
@@ -458,6 +465,44 @@ class Survey(Pass):
         return self.schema.with_evidence([before.plus(more) for before, more in columns])
 
 
+@dataclass(frozen=True)
+class LabelSurvey(Survey):
+    """The first pass of a model of labels."""
+
+    def read_labels(self, values: Any) -> Array:
+        """Return labels."""
+        return label_array(values)
+
+    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
+        """Return findings with some more rows and their labels."""
+        return findings.with_rows(rows)
+
+
+@dataclass(frozen=True)
+class NumberSurvey(Survey):
+    """The first pass of a model of numbers.
+
+    Parameters
+    ----------
+    source, schema, checkpoint, known, empty
+        As in `Survey`.
+    bounds : Bounds
+        What no target leaves.
+    """
+
+    bounds: Bounds
+
+    def read_labels(self, values: Any) -> Array:
+        """Return targets."""
+        return read_targets(values)
+
+    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
+        """Return findings with some more rows; targets outside the bounds are refused."""
+        findings = findings.with_rows(rows)
+        self.bounds.refuse_outside(rows.labels)
+        return replace(findings, labels=Vocabulary())  # there are nearly as many as rows
+
+
 def fit_rows(
     estimator: Front,
     source: TableFiles,
@@ -477,10 +522,8 @@ def fit_rows(
     schema : TableSchema
         How rows are read; columns and kinds may be open.
     """
-    if schema.is_target and machines.segments is not None:
-        raise ValueError(
-            "segments= cuts a table of counts, and a model of numbers has none: leave it out."
-        )
+    fit_class = _FIT_OF[estimator.predicts]
+    fit_class.check_machines(machines)
     groups = machines.groups(source)
     say = schema.tell
     schema = replace(schema, tell=None)  # workers say nothing
@@ -490,21 +533,18 @@ def fit_rows(
     # one session for both passes
     with machines.spreading() if machines.engine == "ray" else nullcontext():
         settings = model.settings()
-        given_layout = None if layout is None else state_of_layout(layout)
-        fit = _TableFit(
+        layout_state: AnyState | None = model.read_layout(layout)
+        fit = fit_class(
             settings,
             source,
             groups,
             machines,
             tell=tell,
             seed=settings.seed(),
-            layout=given_layout,
+            layout=layout_state,
         )
         schema, findings = fit.survey(schema, evidence)
-        if schema.is_target:
-            edit(model, lambda _: fit.learn_numbers(schema, findings))
-        else:
-            edit(model, lambda _: fit.learn(schema, findings, classes))
+        edit(model, lambda _: fit.learn(schema, findings, classes))
     schema = replace(schema, tell=say)
     schema.say_doubts(findings.evidence)
     schema.say_missing(findings.evidence)
@@ -544,10 +584,10 @@ def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
 
 
 @dataclass
-class _TableFit:
+class _TableFit(ABC, Generic[AnySettings]):
     """One fit of a table: the steps that the driver takes."""
 
-    settings: ModelSettings | NumberSettings
+    settings: AnySettings
     source: TableFiles
     groups: Groups
     machines: Machines
@@ -557,6 +597,28 @@ class _TableFit:
     work: SegmentsJob | None = None
     """What has made segments, if any."""
 
+    @classmethod
+    @abstractmethod
+    def check_machines(cls, machines: Machines) -> None:
+        """Refuse a way to store finished work that does not go with the model."""
+
+    @abstractmethod
+    def plan_survey(
+        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
+    ) -> Survey:
+        """Return the first pass over the rows.
+
+        `first_rows` is what these say about each column, and `empty` is as in `Survey`.
+        """
+
+    @abstractmethod
+    def room(self, columns: Columns) -> ModelStore | None:
+        """Return what the rows of the first pass are stored in."""
+
+    @abstractmethod
+    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> AnyState:
+        """Choose everything, let others count, and fit the weights."""
+
     def survey(
         self, schema: TableSchema, evidence: tuple[TextEvidence, ...]
     ) -> tuple[TableSchema, Findings]:
@@ -564,12 +626,9 @@ class _TableFit:
 
         It is done once more where the first rows were misleading.
         """
-        bounds = UNBOUNDED
-        if isinstance(self.settings, NumberSettings):
-            bounds = self.settings.bounds
         for name in ("rows", "rows-again"):
-            empty = self._room(Columns(_find_kinds(schema)))
-            survey = Survey(self.source.without_files(), schema, evidence, empty, bounds=bounds)
+            empty = self.room(Columns(_find_kinds(schema)))
+            survey = self.plan_survey(schema, evidence, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(survey.no_evidence, kept=empty)
             with self.machines.spreading() as spread:
@@ -588,45 +647,49 @@ class _TableFit:
             self.tell.expect(len(self.groups))
         raise _change_error()
 
-    def _room(self, columns: Columns) -> ModelStore | None:
+    def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
+        """Return what must be the same for a group's result to be used again."""
+        schema = work.schema
+        kept = work.empty if isinstance(work, Survey) else None
+        return describe_job(
+            self.source,
+            self.groups,
+            kept,
+            label=schema.label,
+            is_target=schema.is_target,
+            columns=list(schema.known_columns),
+            kinds=schema.cell_kinds,
+            formats=[list(pair) for pair in schema.learned_formats],
+            na=list(schema.na),
+            missing=schema.missing,
+        )
+
+    def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
+        """Return what remembers the first pass: with segments, a folder that all workers see."""
+        machines = self.machines
+        if machines.segments is None or machines.out_is_address:
+            return machines.checkpoint(manifest, name)
+        folder = os.path.join(os.path.abspath(os.fspath(machines.out or "")), "runs")
+        return open_checkpoint(os.path.join(folder, f"{name}-{_digest(manifest)}"), manifest)
+
+
+@dataclass
+class _LabelTableFit(_TableFit[ModelSettings]):
+    """One fit of a model of labels."""
+
+    @classmethod
+    def check_machines(cls, machines: Machines) -> None:
+        """Refuse nothing: counts can be stored in any way."""
+
+    def plan_survey(
+        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
+    ) -> LabelSurvey:
+        """Return the first pass over the rows."""
+        return LabelSurvey(self.source.without_files(), schema, first_rows, empty)
+
+    def room(self, columns: Columns) -> ModelStore | None:
         """Return what the rows of the first pass are stored in."""
-        if isinstance(self.settings, NumberSettings):
-            check_missing_rule(self.settings.missing)
-            return self.settings.empty_store(columns.width, self.seed, NO_VOTE)
         return room_for_rows(self.settings, columns, self.seed, self.layout)
-
-    def learn_numbers(self, schema: TableSchema, findings: Findings) -> NumberState:
-        """Choose everything, let others count where not all rows are kept, and fit the vote."""
-
-        def count(state: NumberState) -> NumberMemory:
-            layout = state.layout
-            job = NumberCount(self.source.without_files(), schema, layout, self.seed)
-            manifest = {**self._manifest(job), "layout": layout.digest}
-            job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
-            self.tell.expect(len(self.groups))
-            total = NumberMemory.empty(layout)
-            with self.machines.spreading() as spread:
-                for arrays, report in spread(job.read, enumerate(self.groups)):
-                    total = total.plus(NumberMemory.from_stored(layout, StoredArrays(arrays)), 1)
-                    self.tell(report)
-            if total.gram.n != findings.n_rows:
-                raise _change_error()
-            return total
-
-        assert isinstance(self.settings, NumberSettings)
-        assert findings.kept is not None
-        assert findings.kept.kept_rows is not None
-        kinds = _find_kinds(schema)
-        columns = Columns(
-            kinds,
-            object_array(schema.known_columns),
-            types=findings.types(kinds),
-            token_types=findings.token_types,
-            zones=schema.zones,
-        )
-        return fit_table_of_numbers(
-            self.settings, columns, findings.kept.kept_rows, self.seed, count_all=count
-        )
 
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> LabelState:
         """Choose everything, let others count, and fit the weights."""
@@ -655,7 +718,6 @@ class _TableFit:
                 raise _change_error()
             return counted
 
-        assert not isinstance(self.settings, NumberSettings)
         assert findings.token_types is not None
         kinds = _find_kinds(schema)
         facts = TableFacts(
@@ -690,30 +752,70 @@ class _TableFit:
             job.add_examples(sample, rows.examples())
         return sample
 
-    def _manifest(self, work: Pass | TableJob) -> dict[str, Any]:
-        """Return what must be the same for a group's result to be used again."""
-        schema = work.schema
-        kept = work.empty if isinstance(work, Survey) else None
-        return describe_job(
-            self.source,
-            self.groups,
-            kept,
-            label=schema.label,
-            is_target=schema.is_target,
-            columns=list(schema.known_columns),
-            kinds=schema.cell_kinds,
-            formats=[list(pair) for pair in schema.learned_formats],
-            na=list(schema.na),
-            missing=schema.missing,
+
+@dataclass
+class _NumberTableFit(_TableFit[NumberSettings]):
+    """One fit of a model of numbers."""
+
+    @classmethod
+    def check_machines(cls, machines: Machines) -> None:
+        """Refuse segments."""
+        if machines.segments is not None:
+            raise ValueError(
+                "segments= cuts a table of counts, and a model of numbers has none: leave it out."
+            )
+
+    def plan_survey(
+        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
+    ) -> NumberSurvey:
+        """Return the first pass over the rows."""
+        bounds = self.settings.bounds
+        return NumberSurvey(self.source.without_files(), schema, first_rows, empty, bounds=bounds)
+
+    def room(self, columns: Columns) -> ModelStore | None:
+        """Return what the rows of the first pass are stored in."""
+        check_missing_rule(self.settings.missing)
+        return self.settings.empty_store(columns.width, self.seed, NO_VOTE)
+
+    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> NumberState:
+        """Choose everything, let others count where not all rows are kept, and fit the vote."""
+        del classes  # numbers are not declared
+
+        def count(state: NumberState) -> NumberMemory:
+            layout = state.layout
+            job = NumberCount(self.source.without_files(), schema, layout, self.seed)
+            manifest = {**self._manifest(job), "layout": layout.digest}
+            job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
+            self.tell.expect(len(self.groups))
+            total = NumberMemory.empty(layout)
+            with self.machines.spreading() as spread:
+                for arrays, report in spread(job.read, enumerate(self.groups)):
+                    total = total.plus(NumberMemory.from_stored(layout, StoredArrays(arrays)), 1)
+                    self.tell(report)
+            if total.gram.n != findings.n_rows:
+                raise _change_error()
+            return total
+
+        assert findings.kept is not None
+        assert findings.kept.kept_rows is not None
+        kinds = _find_kinds(schema)
+        columns = Columns(
+            kinds,
+            object_array(schema.known_columns),
+            types=findings.types(kinds),
+            token_types=findings.token_types,
+            zones=schema.zones,
+        )
+        return fit_table_of_numbers(
+            self.settings, columns, findings.kept.kept_rows, self.seed, count_all=count
         )
 
-    def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
-        """Return what remembers the first pass: with segments, a folder that all workers see."""
-        machines = self.machines
-        if machines.segments is None or machines.out_is_address:
-            return machines.checkpoint(manifest, name)
-        folder = os.path.join(os.path.abspath(os.fspath(machines.out or "")), "runs")
-        return open_checkpoint(os.path.join(folder, f"{name}-{_digest(manifest)}"), manifest)
+
+_FIT_OF: Final[dict[str, type[_TableFit[Any]]]] = {
+    "labels": _LabelTableFit,
+    "numbers": _NumberTableFit,
+}
+"""How a table is fitted, by what the model predicts."""
 
 
 def _digest(value: Any) -> str | None:

@@ -7,7 +7,7 @@ by the next one. The edits are functions of :mod:`hammemo.edits`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar, overload
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +17,7 @@ from hammemo.edits.apply import apply, checked_position
 from hammemo.edits.column_changes import check_names
 from hammemo.edits.digests import part_digests, whole_digest
 from hammemo.edits.editing import copy_model, edit, known_state, read_rows, take_state
+from hammemo.edits.fit import fit
 from hammemo.edits.forget import forget
 from hammemo.edits.merge import empty_copy, merge, unmerge
 from hammemo.edits.refit import refit, refit_to
@@ -24,15 +25,31 @@ from hammemo.edits.sync import sync
 from hammemo.edits.task import L, M, V
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+    from hammemo._arrays.types import Array
     from hammemo.edits.settings import EditSettings
     from hammemo.edits.state import AnyState, ModelState
     from hammemo.edits.sync import Synced
+    from hammemo.edits.task import AnswerFacts
+    from hammemo.estimators.classifiers import MemoryClassifier
 
 Self = TypeVar("Self", bound="MemoryModel[Any, Any, Any]")
+
+
+class QuickAnswers(NamedTuple):
+    """What answers single rows in microseconds."""
+
+    classes: list[Any]
+    """The labels in sorted order."""
+    find_place: Callable[[Sequence[Any]], int] | None
+    """Returns the place of the best label of a row, or -1; None where rows have to go through a table."""
+    reads_rows: bool
+    """Whether the leading labels come from the rows of counts that a context reads, whatever the number of labels."""
+
 
 _WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
 """What a model has warned of."""
@@ -43,6 +60,30 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     family: ClassVar[str]
     """The estimator whose models can be merged with this one."""
+
+    predicts: ClassVar[Literal["labels", "numbers"]]
+    """What answers are, in the words of commands and servers."""
+
+    kind_in_files: ClassVar[str]
+    """Which of the formats of model files is that of this model."""
+
+    learns_numbers: ClassVar[bool] = False
+    """Whether the column to predict is read as numbers."""
+
+    has_intervals: ClassVar[bool] = False
+    """Whether answers have intervals: `predict_interval` and `predict_quantiles`."""
+
+    has_scores: ClassVar[bool] = False
+    """Whether each possible answer has a score: `top_k`, `certify`, probabilities."""
+
+    way_to_fit_weights: ClassVar[str] = "fit it in Python: refit(rows=(X, y))"
+    """How weights are fitted where no rows are kept, as the end of a sentence."""
+
+    learns_documents: ClassVar[bool] = False
+    """Whether there are `fit_stream`, `partial_fit_stream` and `forget_stream`."""
+
+    takes_digests: ClassVar[bool] = False
+    """Whether `keep` can ask for digests of rows, by which `sync` compares rows that are not kept."""
 
     def settings(self) -> EditSettings[L, M, V]:
         """Return the parameters as one value: what an edit takes."""
@@ -67,6 +108,28 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def position_(self) -> str | None:
         """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
         return self.state.position
+
+    def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn the rows X with the targets y; everything is chosen by these rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (m, columns)
+            Rows of names, numbers and dates. Missing values are values of their own.
+        y : array-like of shape (m,)
+            Finite numbers.
+        sample_weight : array-like of shape (m,), optional
+            How often each row occurred: non-negative whole numbers.
+        """
+
+        def change(model: Self) -> AnyState:
+            settings = model.settings()
+            rows = read_rows(model, X, y, None, sample_weight)
+            settings.task.warn_of_targets(rows.labels)
+            return fit(settings, known_state(model), rows)
+
+        edit(self, change)
+        return self
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
@@ -319,6 +382,18 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def _is_like(self, other: Any) -> bool:
         return isinstance(other, MemoryModel) and other.family == self.family
 
+    def read_layout(self, layout: Any) -> ModelState[L, M, V] | None:
+        """Return the state of the model that a user gives as ``layout=``, or refuse it; None for None."""
+        if layout is None:
+            return None
+        if not self._is_like(layout):
+            raise TypeError(
+                f"layout={layout!r} is not a fitted model: pass the {self.family} whose layout is to be used."
+            )
+        check_is_fitted(layout)
+        state: ModelState[L, M, V] = layout.state
+        return state
+
     def _operand(self, other: Any, call: str) -> AnyState:
         """Return the state of a model that is to be merged with this one, or refuse it."""
         check_is_fitted(self)
@@ -328,6 +403,26 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         state: AnyState = other.state
         check_names(self.state.columns, state.columns)
         return state
+
+    def describe_answers(self) -> AnswerFacts:
+        """Return what answers are and what makes them, in plain values."""
+        return self.state.task.describe_answers(self.settings(), self.state)
+
+    def quick_answers(self) -> QuickAnswers | None:
+        """Return what answers single rows in microseconds; None where only whole tables are answered."""
+        return None
+
+    def label_kept_rows(self, most: int) -> Array | None:  # noqa: ARG002
+        """Return the labels of the last kept rows, at most so many; None without labels or without kept rows."""
+        return None
+
+    def share_of_changed_labels(self, other: Any, X: Any) -> float | None:  # noqa: ARG002
+        """Return the share of rows to which another model gives another label; None where there are no labels."""
+        return None
+
+    def as_classifier(self) -> MemoryClassifier:
+        """Return this model; AttributeError where it predicts no labels."""
+        raise AttributeError(f"This model predicts {self.predicts}, so it has no labels, scores or vote: use predict.")
 
     def _check_mergeable(self, other: Any) -> None:
         """Refuse to merge a model of the same kind whose parameters do not go with these."""
@@ -398,6 +493,36 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         check_is_fitted(self)
         found = part_digests(self, self.state)
         return found if parts else whole_digest(found)
+
+    def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
+        """Draw the label shares, or the mean target, by the values of one or two columns; return the axes.
+
+        Numbers and dates are in ranges. The rows are those that the model holds now, or the kept ones among them;
+        forgotten rows are not included. The plot shows the data, one column or pair alone; `explain` shows what the
+        model makes of a row. It needs the ``plot`` extra.
+
+        Parameters
+        ----------
+        column, other : str or int
+            Columns by name or by place; with two, a field of the figure is a pair of values.
+        label : optional
+            Draw this label only, where the model predicts labels. By default it is the second of two labels, or the
+            most frequent ones.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_is_fitted(self)
+        columns = [column] if other is None else [column, other]
+        return self.state.task.plot_columns(self.state, columns, label, ax)
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes that there are, without computing `feature_importances_`."""
+        late = {"feature_importances_": self._lists_importances()}
+        return [name for name in object.__dir__(self) if (late[name] if name in late else hasattr(self, name))]
+
+    def _lists_importances(self) -> bool:
+        """Return whether `dir` lists `feature_importances_`: once they are computed: notebooks show the list."""
+        return "_bits" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

@@ -21,14 +21,13 @@ from hammemo.edits.editing import edit, known_state, read_rows, warn_of_forgotte
 from hammemo.edits.fit import fit
 from hammemo.edits.learn import admit, learn
 from hammemo.edits.refit import with_fitted_weights
-from hammemo.estimators.base import MemoryModel
+from hammemo.estimators.base import MemoryModel, QuickAnswers
 from hammemo.estimators.predictor import Predictor, compile_state
 from hammemo.explain.report_text import ShowsReport
 from hammemo.memories import Memory
 from hammemo.tasks.labels import streams, weigh
 from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tasks.labels.automatic import make_parts, make_vote
-from hammemo.tasks.labels.column_values import column_values
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.open import open_state
@@ -48,9 +47,9 @@ from hammemo.votes import Vote
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo._arrays.types import Array
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.stores import Digests
@@ -141,6 +140,12 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     """
 
     family = "MemoryClassifier"
+    predicts = "labels"
+    kind_in_files = "classifier"
+    has_scores = True
+    way_to_fit_weights = "fit the weights to examples of your choice in Python: fit_vote(X, y)"
+    learns_documents = True
+    takes_digests = True
 
     def __init__(
         self,
@@ -361,14 +366,14 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
-        given = None if layout is None else state_of_layout(layout)
+        layout_state = self.read_layout(layout)
 
         def change(model: MemoryClassifier) -> LabelState:
             settings, state = model.settings(), known_state(model)
             if state is not None:
                 state = admit(settings, state, X, choose_again=choose)
             rows = read_rows(model, X, y, state, sample_weight)
-            return learn(settings, state, rows, classes, given, choose_again=choose)
+            return learn(settings, state, rows, classes, layout_state, choose_again=choose)
 
         edit(self, change)
         return self
@@ -456,11 +461,11 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         >>> shop.predict([["pen"]]).tolist()
         ['ink']
         """
-        given = None if layout is None else state_of_layout(layout)
+        layout_state = self.read_layout(layout)
         stream = Stream.read(
             tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
         )
-        edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, given))
+        edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, layout_state))
         return self
 
     def partial_fit_stream(
@@ -483,11 +488,11 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         By default, h, short and pad are those of the streams learnt before, or of the layout. New events of a case that
         was learnt before are a document of their own: no window reaches back to the earlier ones.
         """
-        given = None if layout is None else state_of_layout(layout)
+        layout_state = self.read_layout(layout)
         stream = Stream.read(
             tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
         )
-        edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, given))
+        edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, layout_state))
         return self
 
     def forget_stream(
@@ -663,6 +668,31 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         mine, others = np.asarray(self.predict(X), object), np.asarray(other.predict(X), object)
         return float(np.mean(mine != others)) if len(mine) else 0.0
 
+    def share_of_changed_labels(self, other: Any, X: Any) -> float | None:
+        """Return `changed_labels`; None for a model that had no labels."""
+        return self.changed_labels(other, X) if len(self.classes_) else None
+
+    def label_kept_rows(self, most: int) -> Array | None:
+        """Return the labels of the last kept rows, at most so many; None where no rows are kept."""
+        rows = self.state.rows
+        if rows is None or not len(rows):
+            return None
+        contexts = rows.examples().contexts[-most:]
+        labels: Array = self.classes_[self.view().scorer.winners(contexts)]
+        return labels
+
+    def quick_answers(self) -> QuickAnswers | None:
+        """Return what answers single rows in microseconds; None before there are labels."""
+        view = self.view()
+        if not len(view.scorer.labels):
+            return None
+        ranker = view.scorer.ranker
+        return QuickAnswers(view.classes().tolist(), ranker.single(), ranker.reads_rows)
+
+    def as_classifier(self) -> MemoryClassifier:
+        """Return this model."""
+        return self
+
     def report(self) -> Report:
         """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
@@ -692,31 +722,6 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
             return bits_of_columns(self.state, self.report().bits())
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
-
-    def __dir__(self) -> list[str]:
-        """Return the names of attributes, as scikit-learn does, without computing `feature_importances_`."""
-        unknown = set() if "_bits" in vars(self) else {"feature_importances_"}
-        return [name for name in object.__dir__(self) if name not in unknown and hasattr(self, name)]
-
-    def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
-        """Draw the label shares by the values of one or two columns, with the number of rows of each; return the axes.
-
-        The plot shows the share of labels among the rows with each value. Numbers and dates are in ranges. The rows are
-        those that the model holds now, or the kept ones among them; forgotten rows are not included. The plot shows the
-        data, one column or pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
-
-        Parameters
-        ----------
-        column, other : str or int
-            Columns by name or by place; with two, a field of the figure is a pair of values.
-        label : optional
-            Draw this label only. By default it is the second of two labels, or the most frequent ones.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        """
-        check_is_fitted(self)
-        columns = [column] if other is None else [column, other]
-        return column_values(self.state, columns).plot(label, ax)
 
     def view(self) -> ModelView:
         """Return what answers for all that is stored now."""
@@ -758,13 +763,3 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         if "_state" in vars(self):
             return self.vote_
         return make_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
-
-
-def state_of_layout(layout: Any) -> LabelState:
-    """Return the state of the model whose layout is to be used, or refuse what has none."""
-    if not isinstance(layout, MemoryClassifier):
-        raise TypeError(
-            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
-        )
-    check_is_fitted(layout)
-    return layout.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class Predictor(ReadsQuestions, Answering):
     >>> predictor
     <Predictor of 2 labels from 2 tokens, 0.00 MiB>
     """
+
+    predicts: ClassVar = "labels"
+    kind_in_files: ClassVar = "predictor"
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.edits.editing import edit, known_state, read_rows, warn_of_forgotten_rows
-from hammemo.edits.fit import fit
 from hammemo.edits.learn import admit, learn
 from hammemo.edits.learn_one import read_row
 from hammemo.estimators.base import MemoryModel
@@ -17,12 +16,10 @@ from hammemo.estimators.number_predictor import NumberPredictor, checked_levels,
 from hammemo.explain.explanations import NumberExplanation, one_context
 from hammemo.explain.report_text import ShowsReport
 from hammemo.tasks.numbers.answer import compute_contributions, get_answers
-from hammemo.tasks.numbers.column_means import plot_means
 from hammemo.tasks.numbers.errors import get_interval_answers
 from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
 from hammemo.tasks.numbers.layout import NumberLayout, NumberState
 from hammemo.tasks.numbers.memory import NumberMemory
-from hammemo.tasks.numbers.read import warn_of_a_far_target, warn_of_magnitudes
 from hammemo.tasks.numbers.report import NumberReport, compute_importances
 from hammemo.tasks.numbers.settings import NumberSettings
 from hammemo.tasks.numbers.task import NUMBERS
@@ -36,7 +33,6 @@ from hammemo.votes.bounds import Bounds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.votes.number_answers import SeenRows
@@ -101,6 +97,10 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     """
 
     family = "MemoryRegressor"
+    predicts = "numbers"
+    kind_in_files = "regressor"
+    learns_numbers = True
+    has_intervals = True
 
     def __init__(
         self,
@@ -130,28 +130,6 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
             self.numeric,
             bounds=Bounds.from_parameter(self.bounds),
         )
-
-    def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn the rows X with the targets y; everything is chosen by these rows.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (m, columns)
-            Rows of names, numbers and dates. Missing values are values of their own.
-        y : array-like of shape (m,)
-            Finite numbers.
-        sample_weight : array-like of shape (m,), optional
-            How often each row occurred: non-negative whole numbers.
-        """
-
-        def change(model: MemoryRegressor) -> NumberState:
-            rows = read_rows(model, X, y, None, sample_weight)
-            warn_of_magnitudes(rows.labels)
-            warn_of_a_far_target(rows.labels)
-            return fit(model.settings(), known_state(model), rows)
-
-        edit(self, change)
-        return self
 
     def partial_fit(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, choose: bool = True
@@ -307,31 +285,13 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         except ValueError as error:  # scikit-learn asks with hasattr
             raise AttributeError(str(error)) from None
 
-    def plot_column(self, column: Any, other: Any = None, *, ax: Axes | None = None) -> Axes:
-        """Draw the mean target by the values of one or two columns, in the rows that the model keeps; return the axes.
-
-        Numbers and dates are in ranges. Forgotten rows are not included. The plot shows the data; `explain` shows what
-        the model makes of a row. It needs the ``plot`` extra.
-
-        Parameters
-        ----------
-        column, other : str or int
-            Columns by name or by place; with two, a field of the figure is a pair of values.
-        ax : matplotlib Axes, optional
-            Where to draw; a new figure by default.
-        """
-        check_is_fitted(self)
-        return plot_means(self.state, [column] if other is None else [column, other], ax)
-
     def _check_mergeable(self, other: Any) -> None:
         refuse_other_bounds(self.bounds, other.bounds)
 
-    def __dir__(self) -> list[str]:
-        """Return the names of attributes that there are, without computing `feature_importances_`."""
+    def _lists_importances(self) -> bool:
+        """Return whether there are rows to compute them by: `dir` lists the name, and does not compute them."""
         state = vars(self).get("_state")
-        has_rows = state is not None and state.rows is not None and len(state.rows) > 0
-        late = {"feature_importances_"}
-        return [name for name in object.__dir__(self) if (has_rows if name in late else hasattr(self, name))]
+        return state is not None and state.rows is not None and len(state.rows) > 0
 
     def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
         check_is_fitted(self)

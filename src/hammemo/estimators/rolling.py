@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -26,7 +26,6 @@ from hammemo.edits.editing import edit, mute_forgetting_warning, read_rows, take
 from hammemo.edits.forget import forget
 from hammemo.edits.learn import admit, learn
 from hammemo.estimators.learners import Learner
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.tasks.labels.answer import Answering, ModelView
 from hammemo.tokens.contexts import Examples, joined_examples
 
@@ -38,12 +37,18 @@ if TYPE_CHECKING:
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.number_predictor import NumberPredictor
     from hammemo.estimators.predictor import Predictor
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="Rolling")
 
 _CHUNK_ROWS = 1024  # the oldest chunk is copied when it loses examples, so chunks are short
+
+
+def _has_intervals(window: Rolling) -> bool:
+    """Return whether the answers of the window's model have intervals."""
+    return window.estimator.has_intervals
 
 
 class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -171,9 +176,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
     ) -> Predictor | NumberPredictor:
         """Return a read-only model of the window as it is now; one of numbers takes no settings."""
-        if self._predicts_numbers(fitted=True):
-            return self._regressor().compile()
-        return self._classifier().compile(form, vocabulary, n_jobs)
+        model: Any = self._answering_model()
+        options = {"form": form, "vocabulary": vocabulary, "n_jobs": n_jobs}
+        return model.compile(**{name: value for name, value in options.items() if value is not None})  # type: ignore[no-any-return]
 
     def view(self) -> ModelView:
         """Return what answers for the window as it is now."""
@@ -181,41 +186,37 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score, or the expected number, of each row."""
-        return self.estimator_.predict(X) if self._predicts_numbers(fitted=True) else super().predict(X)
+        return self._answering_model().predict(X)
 
-    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    @available_if(_has_intervals)  # type: ignore[untyped-decorator]
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
         """Return intervals of numbers: as `MemoryRegressor.predict_interval`."""
-        return self._regressor().predict_interval(X, coverage)
+        regressor = cast("MemoryRegressor", self._answering_model())
+        return regressor.predict_interval(X, coverage)
 
-    @available_if(lambda self: self._predicts_numbers())  # type: ignore[untyped-decorator]
+    @available_if(_has_intervals)  # type: ignore[untyped-decorator]
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of numbers: as `MemoryRegressor.predict_quantiles`."""
-        return self._regressor().predict_quantiles(X, levels)
+        regressor = cast("MemoryRegressor", self._answering_model())
+        return regressor.predict_quantiles(X, levels)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy, or R² of numbers."""
-        model: Any = self._regressor() if self._predicts_numbers() else super()
-        return float(model.score(X, y, sample_weight))
+        return float(self._answering_model().score(X, y, sample_weight))
 
     def vote_in_use(self) -> str | Vote:
         """Return the vote, also before anything is learnt."""
         model = self.estimator_ if hasattr(self, "estimator_") else self.estimator
-        return _of_labels(model).vote_in_use()
+        return model.as_classifier().vote_in_use()
 
-    def _predicts_numbers(self, *, fitted: bool = False) -> bool:
-        if fitted:
-            check_is_fitted(self)
-        return isinstance(self.estimator, MemoryRegressor)
+    def _answering_model(self) -> Learner:
+        """Return the model of the window, which does not warn of forgotten rows: a window forgets all the time."""
+        check_is_fitted(self)
+        mute_forgetting_warning(self.estimator_)  # a copy would warn again
+        return self.estimator_
 
     def _classifier(self) -> MemoryClassifier:
-        check_is_fitted(self)
-        return _of_labels(self.estimator_)
-
-    def _regressor(self) -> MemoryRegressor:
-        check_is_fitted(self)
-        assert isinstance(self.estimator_, MemoryRegressor)
-        return self.estimator_
+        return self._answering_model().as_classifier()
 
     def take_in(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
@@ -245,7 +246,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 "times must not decrease, in one call or from one call to the next: sort the examples by time."
             )
         if classes is not None:
-            _of_labels(model)
+            model.as_classifier()  # only labels can be declared
         edit(model, lambda _: learn(settings, state, learnt, classes))
         self.estimator_ = model
         if reset:
@@ -296,20 +297,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             take_state(model, left)
 
     def __sklearn_tags__(self) -> Any:
-        if self._predicts_numbers():
-            return self.estimator.__sklearn_tags__()
-        tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = tags.input_tags.string = True
-        tags.input_tags.allow_nan = self.estimator.settings().missing != "refuse"
-        tags.input_tags.sparse = self.estimator.settings().numeric is not None
-        return tags
-
-
-def _of_labels(model: Learner) -> MemoryClassifier:
-    """Return a model of labels, or refuse one of numbers."""
-    if isinstance(model, MemoryRegressor):
-        raise AttributeError("This window predicts numbers, so it has no labels, scores or compiled form: use predict.")
-    return model
+        return self.estimator.__sklearn_tags__()
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,6 @@ from hammemo.edits.editing import take_state
 from hammemo.edits.state import AnyState, ModelState
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, refusing, seal
 from hammemo.files.descriptions import (
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Ints
     from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.column_kinds import ColumnKinds
@@ -99,21 +99,22 @@ NAMES_ONLY: Final = "names_only"
 # Writing
 
 
-def file_pieces(
-    model: Savable, notes: Notes, segmented: SignedSum | None = None
-) -> list[bytes | memoryview]:
-    """Return the pieces of the file of one version of a model; the second one is its checksum.
+def file_pieces(model: Savable, notes: Notes) -> list[bytes | memoryview]:
+    """Return the pieces of the file of one version of a model; the second one is its checksum."""
+    describe = DESCRIBERS[model.kind_in_files]
+    return _seal_contents(describe(model), notes)
 
-    With `segmented` it is the file of a head, whose rows lie in these segments.
-    """
-    if isinstance(model, Predictor):
-        arrays, about = _describe_predictor(model)
-    elif isinstance(model, MemoryRegressor):
-        check_is_fitted(model)
-        arrays, about = _describe_regressor(model)
-    else:
-        check_is_fitted(model)
-        arrays, about = _describe_classifier(model, segmented)
+
+def head_pieces(
+    model: MemoryClassifier, notes: Notes, segmented: SignedSum
+) -> list[bytes | memoryview]:
+    """Return the pieces of the file of a head, whose rows lie in these segments."""
+    return _seal_contents(_describe_classifier(model, segmented), notes)
+
+
+def _seal_contents(contents: Contents, notes: Notes) -> list[bytes | memoryview]:
+    """Return the pieces of a file with these arrays and this description."""
+    arrays, about = contents
     if notes:
         about["notes"] = descriptions.check_notes(dict(notes))
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
@@ -128,6 +129,7 @@ def file_bytes(model: Learner) -> bytes:
 
 
 def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = None) -> Contents:
+    check_is_fitted(model)
     memory: Any = model.memory_.now()
     state = model.state
     store_description: dict[str, Any] = {}
@@ -265,7 +267,8 @@ def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
 
 def _describe_regressor(model: MemoryRegressor) -> Contents:
     state = model.state
-    if type(model) is not MemoryRegressor:
+    check_is_fitted(model)
+    if not is_built_in("regressor", type(model)):
         raise FileError(
             f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format."
         )
@@ -308,7 +311,7 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
     arrays = _prefix_names(
         layout=state.layout.arrays(),
         memory=state.memory.arrays(),
-        vote=state.vote.arrays(),
+        vote=state.vote.state(),
         kept=store_arrays,
     )
     return arrays, about
@@ -345,6 +348,14 @@ def _describe_predictor(model: Predictor) -> Contents:
         cell_arrays = model.cells.arrays()
     part_arrays = _prefix_names(vote=model.vote.state(), cells=cell_arrays)
     return {**frame.arrays(), **arrays, **part_arrays}, about
+
+
+DESCRIBERS: Final[dict[str, Callable[[Any], Contents]]] = {
+    "classifier": _describe_classifier,
+    "predictor": _describe_predictor,
+    "regressor": _describe_regressor,
+}
+"""What makes the contents of a file, by `kind_in_files` of the model."""
 
 
 # Restoring

@@ -23,15 +23,13 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.estimators.classifiers import MemoryClassifier
-from hammemo.estimators.predictor import Predictor
-from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.estimators.learners import Learner
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import (
     Archive,
@@ -41,7 +39,7 @@ from hammemo.files.archive import (
     refusing,
 )
 from hammemo.files.atomic import delete_leftovers, write_file
-from hammemo.files.contents import Notes, Savable, file_pieces, restore_model
+from hammemo.files.contents import Notes, Savable, file_pieces, head_pieces, restore_model
 from hammemo.files.descriptions import Restorer
 from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hammemo._versions import Versioned
+    from hammemo.estimators.classifiers import MemoryClassifier
+    from hammemo.estimators.predictor import Predictor
 
 _origins: WeakKeyDictionary[Any, tuple[str, str]] = WeakKeyDictionary()
 """The file that a model came from, and its checksum."""
@@ -135,10 +135,10 @@ def save(
     >>> again.partial_fit([["c", "e"]], ["z"]).predict([["c", "d"], ["a", "b"]]).tolist()
     ['y', 'x']
     """
-    if not isinstance(model, (MemoryClassifier, MemoryRegressor, Predictor)):
+    if not isinstance(model, Savable):
         raise TypeError(_explain_what_can_be_saved(model))
-    if _is_for_folder(model, path, segments) and isinstance(model, MemoryClassifier):
-        _save_folder(model, os.fspath(path), notes, segments, force=force)
+    if _is_for_folder(model, path, segments):
+        _save_folder(cast("MemoryClassifier", model), os.fspath(path), notes, segments, force=force)
         return
     version = model.now()  # an edit of the model meanwhile does not change this version
     # Made before the lock is taken: a model that cannot be saved leaves no lock file.
@@ -160,14 +160,14 @@ def _explain_what_can_be_saved(model: Any) -> str:
     reason = f"save takes {kinds}, not a {type(model).__name__}."
     if isinstance(model, Pipeline):
         for name, step in model.steps:
-            if isinstance(step, MemoryClassifier):
+            if isinstance(step, Learner):
                 return (
                     f"{reason} Save its step with save(pipeline[{name!r}], path), and make the "
                     "steps before it again from code. Or leave them out: a MemoryClassifier takes "
                     "names, numbers, dates and missing values as they come. hammemo.sklearn_onnx "
                     "exports a whole pipeline."
                 )
-    if isinstance(getattr(model, "best_estimator_", None), MemoryClassifier):
+    if isinstance(getattr(model, "best_estimator_", None), Learner):
         return f"{reason} Save its best_estimator_."
     return f"{reason} Of a Rolling model, save its estimator_."
 
@@ -227,7 +227,7 @@ def write_head(
     `owner` is the model of which `model` is a version.
     """
     head = os.path.join(folder, folders.HEAD)
-    pieces = file_pieces(model, notes, segmented)
+    pieces = head_pieces(model, notes, segmented)
     write_file(head, pieces)
     remember(owner, head, bytes(pieces[1]).decode())
     folders.delete_others(folder, segmented)
@@ -404,7 +404,7 @@ def editing(
     trust: Iterable[type] = (),
     wait: float | None = None,
     tell: Callable[[str], None] | None = None,
-) -> Iterator[MemoryClassifier]:
+) -> Iterator[Any]:
     """Yield the model in a file; the changed model replaces the file when the block has ended.
 
     No other process can edit the file during the block; reading it is always possible. The notes in
@@ -441,7 +441,7 @@ def editing(
     with locked(find_head(path), wait, tell):
         model = load(path, key=key, trust=trust)
         notes = read_notes(path)
-        if not isinstance(model, MemoryClassifier):
+        if not isinstance(model, Learner):
             raise FileError(
                 f"{path} is compiled for serving and cannot change: edit the file it was compiled "
                 "from."

@@ -59,10 +59,6 @@ class ServedTarget:
         """Return the names of the model's columns."""
         return None if self._facts is None else self._facts["column_names"]
 
-    @property
-    def _predicts_numbers(self) -> bool:
-        return self._facts is not None and self._facts["predicts"] == "numbers"
-
     def check_bounds(self, followed: Followed) -> None:
         """Refuse bounds that are not those of a model that exists."""
         if self._facts is not None:
@@ -86,7 +82,7 @@ class ServedTarget:
                 self._client.upload(self._model, f"{folder}/model")
             self.reload()
             return None
-        check_kind(self.name, followed, is_target=self._predicts_numbers)
+        check_kind(self.name, followed, self._facts["predicts"])
         synced: Synced = self._download().sync(table.values, table.labels, dry_run=True)
         if followed.subject is not None and not synced.is_equal:
             raise FollowError(
@@ -177,7 +173,8 @@ class ServedTarget:
         """Refit, and return the share of labels that changed on the last rows."""
         before: list[Any] = []
         last_rows: list[Any] = []
-        if last is not None and self.n_rows() and not self._predicts_numbers:
+        has_labels = self._facts is not None and bool(self._facts["classes"])
+        if last is not None and self.n_rows() and has_labels:
             last_rows, _ = _in_json((last.slice(max(0, len(last) - _ASKED)), []))
             before = self._client.predict(self._model, last_rows)
         op = None if request is None else re.sub(r"[^!-~]+", "_", request)[:128]

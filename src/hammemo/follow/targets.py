@@ -77,8 +77,8 @@ class FileTarget:
 
     def check_bounds(self, followed: Followed) -> None:
         """Refuse bounds that are not those of a model that exists."""
-        if isinstance(self._model, MemoryRegressor):
-            check_bounds(str(self.path), followed, self._model.bounds)
+        if self._model is not None:
+            check_bounds(str(self.path), followed, self._model.describe_answers().bounds)
 
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
@@ -93,9 +93,9 @@ class FileTarget:
             self._model = first_model(followed, table)
             self._notes = TableSchema(label=followed.label.name).notes()
         else:
-            check_kind(str(self.path), followed, is_target=isinstance(self._model, MemoryRegressor))
-            # such a model has no digests to compare
-            fits = followed.is_target and not self.can_refit()
+            check_kind(str(self.path), followed, self._model.predicts)
+            has_digests = self._model.takes_digests  # else only kept rows can be compared
+            fits = not has_digests and not self.can_refit()
             synced = self._model.sync(table.values, table.labels, refit=fits)
         self._model.apply(position=position(synced).encode())
         self._save()
@@ -148,22 +148,22 @@ class FileTarget:
                 with recorded(self.model, keys, request, previous=previous) as record:
                     self.model.refit(rows=rows)
                 receipts.add(record.signed, self._save)
-        if last is None or isinstance(before, MemoryRegressor) or not len(before.classes_):
-            return None
-        return before.changed_labels(self.model, last)
+        return None if last is None else before.share_of_changed_labels(self.model, last)
 
     def _save(self) -> None:
         save(self.model, self.path, notes=self._notes)
 
 
-def check_kind(name: str, followed: Followed, *, is_target: bool) -> None:
+_OPTIONS: Final = {"labels": "label", "numbers": "target"}
+"""The option that names the column of what a model predicts."""
+
+
+def check_kind(name: str, followed: Followed, predicts: str) -> None:
     """Refuse a model of labels for a column of targets, and the reverse."""
-    if is_target != followed.is_target:
-        predicted = "numbers" if is_target else "labels"
-        option = "target" if is_target else "label"
+    if predicts != followed.predicts:
         raise FollowError(
-            f"{name} predicts {predicted}: use {option}={followed.label.name!r}, or name another "
-            "model."
+            f"{name} predicts {predicts}: use {_OPTIONS[predicts]}={followed.label.name!r}, or "
+            "name another model."
         )
 
 

@@ -106,6 +106,11 @@ class Followed:
     """
 
     @property
+    def predicts(self) -> str:
+        """What a model of it predicts, as its `predicts` says it."""
+        return "numbers" if self.is_target else "labels"
+
+    @property
     def all(self) -> tuple[Column, ...]:
         """All of them, in the order of a row."""
         if self.subject is None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -106,6 +106,8 @@ class Graph:
     head: Head
     classes: Array
     knows_all: bool = False
+    n_levels: ClassVar = 0
+    """How many quantiles come after the scores: none."""
 
     def scores(self, ops: Operations, numbers: Any) -> Any:
         """Return one score a label for each row of numbers: (m, h) → (m, L)."""

@@ -19,7 +19,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hammemo.portable.graph import Graph
-from hammemo.portable.tree_graph import NumberGraph, TreeGraph
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.missing import MISSING
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.portable.tree_graph import NumberGraph, TreeGraph
     from hammemo.tokens.questions import QuestionForm
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -69,8 +69,12 @@ def onnx_model(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> on
         inputs, scores = _add_token_scores(graph, ops)
     else:
         inputs, scores = _add_row_scores(graph, ops)
+    if graph.classes is None:
+        new_outputs = _add_number_outputs(graph.n_levels, ops, scores)
+    else:
+        new_outputs = _add_label_outputs(graph.classes, ops, scores)
     outputs = []
-    for output in _add_outputs(graph, ops, scores):
+    for output in new_outputs:
         ops.nodes.append(helper.make_node("Identity", [output.value.name], [output.name]))
         outputs.append(helper.make_tensor_value_info(output.name, output.kind, output.shape))
     onnx_graph = helper.make_graph(ops.nodes, "hammemo", inputs, outputs, ops.initializers)
@@ -157,24 +161,23 @@ def _add_row_scores(
     return inputs, scores
 
 
-def _add_outputs(
-    graph: Graph | TreeGraph | NumberGraph, ops: OnnxOperations, scores: OnnxValue
-) -> list[_Output]:
-    """Return the outputs, their nodes added to the graph."""
-    if graph.classes is not None:
-        has_strings = label_values(graph.classes).dtype == object
-        label_kind = TensorProto.STRING if has_strings else TensorProto.INT64
-        shape = ["n", len(graph.classes)]
-        return [
-            _Output("label", ops.winner(scores, graph.classes), label_kind, ["n"]),
-            _Output("scores", scores, TensorProto.DOUBLE, shape),
-        ]
-    assert isinstance(graph, NumberGraph)
+def _add_label_outputs(classes: Array, ops: OnnxOperations, scores: OnnxValue) -> list[_Output]:
+    """Return the outputs ``label`` and ``scores``, their nodes added to the graph."""
+    has_strings = label_values(classes).dtype == object
+    label_kind = TensorProto.STRING if has_strings else TensorProto.INT64
+    return [
+        _Output("label", ops.winner(scores, classes), label_kind, ["n"]),
+        _Output("scores", scores, TensorProto.DOUBLE, ["n", len(classes)]),
+    ]
+
+
+def _add_number_outputs(n_levels: int, ops: OnnxOperations, scores: OnnxValue) -> list[_Output]:
+    """Return the outputs ``prediction`` and, where levels were asked for, ``quantiles``."""
     outputs = [_Output("prediction", scores[:, 0], TensorProto.DOUBLE, ["n"])]
-    if graph.n_levels:
-        columns = ops.initializer(np.arange(1, graph.n_levels + 1))
+    if n_levels:
+        columns = ops.initializer(np.arange(1, n_levels + 1))
         quantiles = ops.node("Gather", [scores, columns], axis=1)
-        outputs.append(_Output("quantiles", quantiles, TensorProto.DOUBLE, ["n", graph.n_levels]))
+        outputs.append(_Output("quantiles", quantiles, TensorProto.DOUBLE, ["n", n_levels]))
     return outputs
 
 

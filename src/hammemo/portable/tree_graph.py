@@ -21,7 +21,7 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -251,6 +251,7 @@ class TreeGraph(RowGraph):
     classes: Array
     tuples: tuple[NameTuple, ...] = ()
     base: BaseAnswers | None = None
+    n_levels: ClassVar = 0
 
     def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
         """Return one score per label: (m, L).

@@ -18,8 +18,6 @@ from sklearn.base import clone
 from hammemo.edits.digests import part_digests
 from hammemo.edits.editing import read_rows, take_state
 from hammemo.edits.sync import compare
-from hammemo.estimators.classifiers import MemoryClassifier
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories import Gaussian
 from hammemo.receipts.receipt import (
     Receipt,
@@ -32,9 +30,12 @@ from hammemo.tasks.labels.streams import get_cutting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from hammemo.edits.state import AnyState
+    from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
+    from hammemo.estimators.regressor import MemoryRegressor
 
-AnyModel = TypeVar("AnyModel", MemoryClassifier, MemoryRegressor)
+AnyModel = TypeVar("AnyModel", "MemoryClassifier", "MemoryRegressor")
 
 _SUMS: Final = ("counts", "kept rows", "threshold")
 """The parts that are sums over rows under a layout."""
@@ -283,19 +284,15 @@ def compare_origin(receipt: Receipt) -> str:
 def _empty_copy(model: AnyModel) -> AnyModel:
     """Return a model of the same layout and declared labels that holds nothing."""
     fresh = model.empty_like()
-    if isinstance(model, MemoryClassifier) and isinstance(fresh, MemoryClassifier):
-        fresh.memory_.declare_labels(model.memory_.declared)
+    state: AnyState = fresh.state
+    memory = state.task.declare(state.memory, model.state.declared)
+    take_state(fresh, state.with_changes(memory=memory))
     return fresh
 
 
 def _refit_nothing(fresh: Learner) -> None:
     """Make what `refit` makes of a model that keeps everything and holds nothing."""
-    if isinstance(fresh, MemoryRegressor):
-        take_state(fresh, fresh.state.with_changes(pinned=False))
-        if fresh.state.kept is not None:
-            fresh.refit()
-        return
-    state = fresh.state
+    state: AnyState = fresh.state
     if state.store is not None and state.kept is not None:
         is_of_documents = state.documents is not None
         seed = state.store.seed

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo_server.edits.operations import (
     Content,
@@ -25,11 +24,12 @@ from hammemo_server.edits.operations import (
     LoggedRows,
     QuotaReached,
 )
-from hammemo_server.edits.settings import sketch_rows
+from hammemo_server.edits.settings import sketch_of, sketch_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hammemo.edits.state import AnyState
     from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
 
@@ -142,15 +142,18 @@ def measure_usage(model: Learner | None, snapshot: int, log: int) -> tuple[Usage
 
     `snapshot` and `log` are the bytes of the model's snapshot and of its log.
     """
-    labels = examples = label_bytes = 0
-    if isinstance(model, MemoryRegressor):
-        examples = model.state.n_examples
-    elif model is not None:
-        counts = model.memory_.label_counts  # made on first use
+    labels = 0
+    examples = 0
+    label_bytes = 0
+    if model is not None:
+        state: AnyState = model.state
+        counts = state.label_counts  # made on first use
         labels = len(counts)
-        examples = int(counts.sum())
-        rows = sketch_rows(model.memory_, len(model.state.layout.sites.positions))
-        label_bytes = column_bytes(rows, int(counts.max(initial=1))) if rows else 0
+        examples = state.n_examples
+        sketch = sketch_of(state.memory)
+        if sketch is not None:
+            rows = sketch_rows(sketch, len(state.memory.sites.positions))
+            label_bytes = column_bytes(rows, int(counts.max(initial=1)))
     table = labels * label_bytes
     size = MODEL_BYTES + table + snapshot + log + _IN_MEMORY * (max(0, snapshot - table) + log)
     return Usage(labels, examples, size), label_bytes
@@ -199,10 +202,11 @@ def _part_that_learns(content: Content) -> Content:
 
 
 def _new_labels(labels: list[Any], model: Learner | None) -> int:
-    if isinstance(model, MemoryRegressor):
-        return 0
     try:
         named = Vocabulary.of(labels)
     except (TypeError, ValueError, OverflowError):  # the model will refuse them, and say why
         return 0
-    return len(named) if model is None else int((model.memory_.labels.find(named) < 0).sum())
+    if model is None:
+        return len(named)
+    state: AnyState = model.state
+    return state.task.count_new_labels(state.memory, named)

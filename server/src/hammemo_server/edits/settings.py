@@ -226,6 +226,11 @@ class Settings:
         target = bounds.clip(np.zeros(1))  # any target inside the bounds: nothing of it is left
         return model.fit([[None] * h], target).apply(forget="everything").refit()
 
+    def check_size(self, h: int, limits: Limits) -> None:
+        """Refuse a model of rows of h values that would be large before it has learnt anything."""
+        if not self.predicts_numbers:  # sums have the size of their trees, whatever h is
+            check_parts(self.model(), h, limits)
+
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
         if "predicts" in self.given:
@@ -259,7 +264,10 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
-    rows = sketch_rows(model.memory, n_sites)
+    sketch = sketch_of(model.memory)
+    rows = 0
+    if sketch is not None:
+        rows = sketch_rows(sketch, n_sites)
     if rows > limits.table_rows:
         raise TooLarge(
             f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use "
@@ -268,16 +276,17 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
     return rows
 
 
-def sketch_rows(memory: Any, n_sites: int) -> int:
-    """Return how many rows the sketch of a memory has, each with a count for every label.
-
-    0 for a memory without a sketch.
-    """
+def sketch_of(memory: Any) -> Hashed | None:
+    """Return the sketch of a memory, which has a count for every label in each of its rows."""
     if isinstance(memory, Tiered):
-        memory = getattr(memory, "sketch", None) or Hashed()
-    if not isinstance(memory, Hashed):
-        return 0
-    return _add_sites(memory.buckets, n_sites) + _add_sites(memory.reserved, n_sites)
+        sketch: Hashed = getattr(memory, "sketch", None) or Hashed()
+        return sketch
+    return memory if isinstance(memory, Hashed) else None
+
+
+def sketch_rows(sketch: Hashed, n_sites: int) -> int:
+    """Return how many rows a sketch has."""
+    return _add_sites(sketch.buckets, n_sites) + _add_sites(sketch.reserved, n_sites)
 
 
 def refuse_inexact(memory: Any) -> None:

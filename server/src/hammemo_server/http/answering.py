@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo_server.edits.operations import Malformed, Token, TooLarge
 from hammemo_server.http.bodies import (
     Certificates,
@@ -80,29 +79,22 @@ class ReadyVersion:
         """Whether the leading labels come from the rows that a context reads, whatever the
         number of labels."""
         self._h = int(model.n_features_in_)
-        self._n_labels = 0 if self.predicts_numbers else len(model.memory_.labels)
+        self._n_labels = len(model.state.labels)
         has_ordered = model.state.columns.has_ordered
         self._short_way = _SHORT_WAY | {float} if has_ordered else _SHORT_WAY
 
     @property
-    def predicts_numbers(self) -> bool:
-        """Whether it answers rows with numbers, not with labels."""
-        return isinstance(self.model, MemoryRegressor)
-
-    @property
     def labels(self) -> Vocabulary:
         """The labels of the model, in the order of its columns."""
-        return self.model.view().scorer.labels
+        return self.model.as_classifier().view().scorer.labels
 
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
-        if isinstance(self.model, MemoryRegressor):
-            return self
-        view = self.model.view()
-        if len(view.scorer.labels):
-            self._classes = view.classes().tolist()
-            self._single = view.scorer.ranker.single()
-            self.reads_rows = view.scorer.ranker.reads_rows
+        quick = self.model.quick_answers()
+        if quick is not None:
+            self._classes = quick.classes
+            self._single = quick.find_place
+            self.reads_rows = quick.reads_rows
         return self
 
     def cost(self, ask: str, question: Question) -> float:
@@ -175,7 +167,7 @@ class ReadyVersion:
         """Return the label of each row, or the expected number, perhaps with an interval."""
         rows = self.cut(question.rows)
         coverage = getattr(question, "interval", None)
-        if coverage is not None and not self.predicts_numbers:
+        if coverage is not None and not self.model.has_intervals:
             raise Malformed(
                 "interval: this model predicts labels; intervals are of models that predict "
                 "numbers."
@@ -230,9 +222,8 @@ class ReadyVersion:
         self, question: Question, limits: Limits, stop: Stop = go_on
     ) -> Probabilities:
         """Return the probability of each label."""
-        model = self.model
         rows = self.cut(question.rows)
-        classes: list[Any] = self._answer(lambda: model.classes_).tolist()
+        classes = self.model.describe_answers().classes
         self._check_cells(len(rows) * len(classes), limits)
         return Probabilities(
             classes, self._in_blocks("predict_proba", question, rows, stop), self.version

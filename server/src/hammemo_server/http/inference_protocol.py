@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hammemo import __version__
-from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo_server.http.bodies import encoded
 from hammemo_server.http.endpoints import Operation
 from hammemo_server.http.messages import Answer, Call, Refused
@@ -60,11 +59,9 @@ async def _metadata(service: Service, call: Call) -> Answer:
             }
             for name, kind in zip(names, model.state.columns.kinds, strict=True)
         ]
-    labels = "FP64"
-    if isinstance(model, MemoryClassifier):
-        labels = await service.in_thread(
-            call, lambda: datatype_of(model.classes_.tolist()), "lists"
-        )
+    labels = await service.in_thread(
+        call, lambda: datatype_of(model.describe_answers().examples), "lists"
+    )
     about = {"name": call.model, "versions": [str(version)], "platform": "hammemo"}
     outputs = [{"name": "label", "datatype": labels, "shape": [-1]}]
     return Answer(encoded({**about, "inputs": inputs, "outputs": outputs}))

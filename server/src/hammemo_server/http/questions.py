@@ -85,9 +85,10 @@ def _kind(
     ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]
 ) -> QuestionKind:
     def check_and_answer(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
-        if ready.predicts_numbers and ask not in ("predict", "v2-infer"):
+        if not ready.model.has_scores and ask not in ("predict", "v2-infer"):
             raise Malformed(
-                f"This model predicts numbers, so there is no {ask}: use predict, with an interval."
+                f"This model predicts {ready.model.predicts}, so there is no {ask}: use predict, "
+                "with an interval."
             )
         return answer(ready, question, limits, stop)
 

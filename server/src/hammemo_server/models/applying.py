@@ -26,8 +26,6 @@ import msgspec
 from hammemo._versions import cached_property
 from hammemo.edits.editing import mute_forgetting_warning, take_state
 from hammemo.edits.refit import with_fitted_weights
-from hammemo.estimators.classifiers import MemoryClassifier
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
@@ -38,14 +36,15 @@ from hammemo_server.edits.refits import (
     take_choice,
     take_weights,
 )
-from hammemo_server.edits.settings import Settings, check_parts
 from hammemo_server.store.log import LogDamaged, Overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hammemo.edits.state import AnyState
     from hammemo.estimators.learners import Learner
     from hammemo_server.edits.limits import Limits
+    from hammemo_server.edits.settings import Settings
     from hammemo_server.erasure.journal import Journal
     from hammemo_server.store.base_log import Log
 
@@ -65,10 +64,8 @@ class State:
 
     @cached_property
     def is_empty(self) -> bool:
-        """Whether there is no label to answer with."""
-        if isinstance(self.model, MemoryRegressor):
-            return self.model.state.holds_nothing
-        return self.model is None or not len(self.model.memory_.labels)
+        """Whether there is nothing to answer with."""
+        return self.model is None or not self.model.state.can_answer
 
 
 @dataclass
@@ -110,9 +107,7 @@ class Applier:
                 start = stop
 
     def _is_open(self) -> bool:
-        if isinstance(self.model, MemoryRegressor):
-            return self.model.state.holds_nothing
-        return self.model is None or bool(self.model.memory_.list_undecided())
+        return self.model is None or self.model.state.is_layout_undecided
 
     def _try(self, bodies: Sequence[edits.Content], start: int, stop: int) -> None:
         first = bodies[start]
@@ -148,9 +143,8 @@ class Applier:
         rows: list[list[edits.Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         rows = self._with_dates(rows)
-        # it is fitted to these rows
-        is_first = isinstance(model, MemoryRegressor) and model.state.holds_nothing
-        if len(rows) == 1 and not is_first:
+        is_fitted_to_rows = model.state.holds_nothing and model.state.task.chooses_by_first_rows()
+        if len(rows) == 1 and not is_fitted_to_rows:
             if learn:
                 model.learn_one(rows[0], labels[0])
             else:
@@ -214,13 +208,14 @@ class Applier:
         """Learn or forget the documents of a run of edits, all of them or none."""
         model = self.model
         settings = self.settings.documents
-        if isinstance(model, MemoryRegressor):
+        if model is not None and not model.learns_documents:
             raise edits.Malformed(
-                "This model predicts numbers: send rows and labels, which are its targets."
+                f"This model predicts {model.predicts}: send rows and labels, which are its "
+                "targets."
             )
         cutting = None
         if model is not None:
-            cutting = model.cutting_ if settings is None else settings.cutting
+            cutting = model.state.cutting if settings is None else settings.cutting
         if model is None or cutting is None:
             raise edits.Malformed(
                 "It is not known how this model cuts documents into examples: it was not fitted "
@@ -275,17 +270,20 @@ class Applier:
 
     def _fit_again(self, model: Learner) -> bytes:
         """Fit the vote, and return its weights; nothing where they are as they were."""
-        has_weights = not isinstance(model, MemoryClassifier) or model.vote_.fits_weights
-        if self._is_refitted or not has_weights:
+        before: AnyState = model.state
+        if self._is_refitted or not before.vote.fits_weights:
             return b""
-        if model.state.kept is None or isinstance(model, MemoryRegressor):
+        if before.kept is None:
             raise edits.NothingKept(
                 "The model keeps no rows (keep=False or 'digests'), so its weights cannot be "
                 "fitted again. Fit it again where the examples are, and upload it under another "
                 "name."
             )
         fitted = model.snapshot().refit(what="weights")
-        weights = b"" if fitted.vote_.is_fitted_like(model.vote_) else pack_weights(fitted.vote_)
+        after: AnyState = fitted.state
+        weights = b""
+        if not after.vote.is_fitted_like(before.vote):
+            weights = pack_weights(after.vote)
         self.model = fitted
         self._is_refitted = True
         return weights
@@ -295,8 +293,8 @@ class Applier:
         if first.kind == "forget":
             raise edits.NotStored("Nothing was learnt yet, so there is nothing to forget.")
         h = self.settings.width or len(first.rows[0])
-        if self.limits is not None and not self.settings.predicts_numbers:
-            check_parts(self.settings.model(), h, self.limits)
+        if self.limits is not None:
+            self.settings.check_size(h, self.limits)
         model = self.settings.open_model(h)
         mute_forgetting_warning(model)  # `describe` says it
         return model

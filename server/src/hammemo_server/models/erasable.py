@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hammemo.estimators.regressor import MemoryRegressor
 from hammemo.receipts.receipt import hash_digest
 from hammemo.receipts.row_hash import RowHash
 from hammemo_server.edits import operations as edits
@@ -437,7 +436,6 @@ def _refit(applier: Applier) -> bytes | None:
 
 def _count_rows_and_labels(model: Learner | None) -> tuple[int, int]:
     """Return how many rows a model has, windows of documents among them, and labels with rows."""
-    if isinstance(model, MemoryRegressor):
-        return model.state.n_examples, 0
-    counts = np.zeros(0, int) if model is None else model.memory_.label_counts
-    return int(counts.sum()), int(np.count_nonzero(counts))
+    if model is None:
+        return 0, 0
+    return model.state.n_examples, int(np.count_nonzero(model.state.label_counts))

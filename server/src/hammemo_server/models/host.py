@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.edits.editing import name_columns
-from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.estimators.learners import Learner
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
@@ -535,8 +534,7 @@ class Host:
                 "The file holds a model compiled for answering, which cannot learn: upload the "
                 "classifier."
             )
-        if isinstance(model, MemoryClassifier):
-            refuse_inexact(model.memory_)
+        refuse_inexact(model.state.memory)
         _refuse_half_characters(model)
         return model
 
@@ -544,8 +542,7 @@ class Host:
 def _refuse_half_characters(model: Learner) -> None:
     """Refuse a model whose answers or description could not be written as JSON."""
     pad = None if model.state.cutting is None else model.state.cutting.pad
-    labels = model.memory_.labels.strings if isinstance(model, MemoryClassifier) else ()
-    for text in chain(labels, getattr(model, "feature_names_in_", ()), [pad]):
+    for text in chain(model.state.labels.strings, getattr(model, "feature_names_in_", ()), [pad]):
         try:
             str(text).encode()
         except UnicodeEncodeError:

@@ -22,7 +22,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.edits.editing import name_columns
-from hammemo.estimators.regressor import MemoryRegressor
+from hammemo.edits.task import NO_ANSWERS
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo_server.edits.operations import (
     Acknowledgement,
@@ -179,13 +179,10 @@ class ServedModel:
         about = self.settings
         model = state.model
         snapshot_bytes, log_bytes = self._disk_bytes()
-        is_number = isinstance(model, MemoryRegressor)
         cutting = None
         if model is not None and model.state.cutting is not None:
             cutting = asdict(model.state.cutting)
-        classes = []
-        if model is not None and not isinstance(model, MemoryRegressor):
-            classes = model.classes_.tolist()
+        answers = NO_ANSWERS if model is None else model.describe_answers()
         facts: dict[str, Any] = {
             "name": self.name,
             "settings": about.given,
@@ -194,9 +191,9 @@ class ServedModel:
             "columns": None if model is None else int(model.n_features_in_),
             "column_names": about.column_names,
             "cutting": cutting,
-            "predicts": "numbers" if is_number else "labels",
-            "bounds": model.bounds if isinstance(model, MemoryRegressor) else None,
-            "classes": classes,
+            "predicts": "labels" if model is None else model.predicts,
+            "bounds": answers.bounds,
+            "classes": answers.classes,
             "examples": 0 if model is None else model.state.n_examples,
             "stale": model is not None and model.state.stale,
             "position": None if model is None else model.position_,
@@ -206,9 +203,7 @@ class ServedModel:
             "log_bytes": log_bytes,
             "bytes": snapshot_bytes + log_bytes,
         }
-        if model is not None and not is_number:
-            for part in ("kernel", "memory", "vote"):
-                facts[part] = repr(getattr(model, f"{part}_"))
+        facts.update(answers.parts)
         if digest:
             facts["digest"] = self._digest(state)
         return facts

@@ -122,6 +122,11 @@ class _Cases:
     are_ranges: bool
 
 
+def plot_columns(state: LabelState, columns: Sequence[Any], label: Any, ax: Axes | None) -> Axes:
+    """Draw the shares of the labels, or of one of them, by the values of one or two columns."""
+    return column_values(state, columns).plot(label, ax)
+
+
 def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
     """Return what one or two columns say in one version of a fitted model.
 

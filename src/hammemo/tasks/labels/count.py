@@ -13,6 +13,7 @@ from hammemo.tasks.labels.layout import is_in_segments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hammemo._arrays.types import Ints
     from hammemo.memories import Memory
     from hammemo.stores.kept import Kept
     from hammemo.tasks.labels.choose import LabelPlan
@@ -59,6 +60,31 @@ def count_one(state: LabelState, context: Sequence[Any], label: Any, sign: int) 
 def count_examples(memory: Memory) -> int:
     """Return how many examples a memory holds."""
     return int(memory.label_counts.sum())
+
+
+def list_labels(memory: Memory) -> Vocabulary:
+    """Return all labels of a memory, with or without examples, in the order of answers."""
+    return memory.labels
+
+
+def count_by_label(memory: Memory) -> Ints:
+    """Return how many examples each label has."""
+    return memory.label_counts
+
+
+def count_new_labels(memory: Memory, labels: Vocabulary) -> int:
+    """Return how many of some labels a memory does not have."""
+    return int((memory.labels.find(labels) < 0).sum())
+
+
+def can_answer(state: LabelState) -> bool:
+    """Return whether there is a label to answer with."""
+    return len(state.memory.labels) > 0
+
+
+def is_layout_undecided(state: LabelState) -> bool:
+    """Return whether the first rows settle something, such as reserved tokens of a sketch."""
+    return bool(state.memory.list_undecided())
 
 
 def empty_memory(state: LabelState) -> Memory:

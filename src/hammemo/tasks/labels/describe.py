@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hammemo.edits.digests import describe_parameter, names_of
-from hammemo.edits.task import Described
+from hammemo.edits.task import AnswerFacts, Described
 from hammemo.tasks.labels.choose import get_held_out
+from hammemo.tasks.labels.read import classes_of
 
 if TYPE_CHECKING:
     from hammemo.tasks.labels.layout import LabelState
+    from hammemo.tasks.labels.settings import ModelSettings
 
 
 def describe(state: LabelState) -> Described:
@@ -38,3 +40,15 @@ def describe(state: LabelState) -> Described:
         counts=memory.state_digest(),
         weights=state.vote.state(),
     )
+
+
+def describe_answers(settings: ModelSettings, state: LabelState) -> AnswerFacts:
+    """Return the labels, and the parts that find them."""
+    del settings
+    classes = classes_of(state).tolist()
+    parts = {
+        "kernel": repr(state.layout.kernel),
+        "memory": repr(state.memory),
+        "vote": repr(state.vote),
+    }
+    return AnswerFacts(examples=classes, classes=classes, bounds=None, parts=parts)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from hammemo.tasks.labels import choose as choosing
+from hammemo.tasks.labels import column_values, schedule, streams
 from hammemo.tasks.labels import count as counting
 from hammemo.tasks.labels import describe as describing
 from hammemo.tasks.labels import read as reading
-from hammemo.tasks.labels import schedule, streams
 from hammemo.tasks.labels import weigh as weighing
 from hammemo.tokens.labels import label_array
 
@@ -44,6 +44,11 @@ class LabelTask:
     layout_is_by_rows = staticmethod(schedule.layout_is_by_rows)
 
     n_examples = staticmethod(counting.count_examples)
+    list_labels = staticmethod(counting.list_labels)
+    count_by_label = staticmethod(counting.count_by_label)
+    count_new_labels = staticmethod(counting.count_new_labels)
+    can_answer = staticmethod(counting.can_answer)
+    is_layout_undecided = staticmethod(counting.is_layout_undecided)
     declared = staticmethod(counting.list_declared)
     declare = staticmethod(counting.declare)
     empty_memory = staticmethod(counting.empty_memory)
@@ -63,6 +68,9 @@ class LabelTask:
     depends_on_rows = staticmethod(weighing.depends_on_rows)
 
     describe = staticmethod(describing.describe)
+    describe_answers = staticmethod(describing.describe_answers)
+    plot_columns = staticmethod(column_values.plot_columns)
+    warn_of_targets = staticmethod(reading.warn_of_targets)
 
 
 LABELS: Final = LabelTask()

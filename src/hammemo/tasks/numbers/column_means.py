@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from hammemo.tasks.numbers.layout import NumberState
 
 
-def plot_means(state: NumberState, columns: Sequence[Any], ax: Axes | None = None) -> Axes:
+def plot_columns(state: NumberState, columns: Sequence[Any], label: Any, ax: Axes | None) -> Axes:
     """Draw the mean target by the values of one or two columns; return the axes."""
+    if label is not None:
+        raise ValueError("label= is for a model that predicts labels: leave it out.")
     places = find_places(state.columns, columns)
     kept_rows = state.rows
     if kept_rows is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from hammemo.memories.errors import LayoutError, never_stored
 from hammemo.tasks.numbers.layout import TargetTooFarError
 from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
@@ -13,6 +15,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hammemo._arrays.types import Ints
     from hammemo.stores.kept import Kept
     from hammemo.tasks.numbers.choose import NumberPlan, RowsOfChoice
     from hammemo.tasks.numbers.layout import NumberState
@@ -60,6 +63,34 @@ def count_one(state: NumberState, context: Sequence[Any], target: float, sign: i
 def count_examples(memory: NumberMemory) -> int:
     """Return how many rows a memory holds."""
     return memory.gram.n
+
+
+def list_labels(memory: NumberMemory) -> Vocabulary:
+    """Return no labels."""
+    del memory
+    return _NO_LABELS
+
+
+def count_by_label(memory: NumberMemory) -> Ints:
+    """Return nothing: there are no labels."""
+    del memory
+    return np.zeros(0, np.int64)
+
+
+def count_new_labels(memory: NumberMemory, labels: Vocabulary) -> int:
+    """Return 0: a target is added to a sum."""
+    del memory, labels
+    return 0
+
+
+def can_answer(state: NumberState) -> bool:
+    """Return whether there are rows: their mean is an answer."""
+    return not state.holds_nothing
+
+
+def is_layout_undecided(state: NumberState) -> bool:
+    """Return whether there are no rows: everything is chosen by the first ones."""
+    return state.holds_nothing
 
 
 def empty_memory(state: NumberState) -> NumberMemory:

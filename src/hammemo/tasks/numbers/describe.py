@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from hammemo._arrays.array_digest import array_digest
 from hammemo.edits.digests import names_of
-from hammemo.edits.task import Described
+from hammemo.edits.task import AnswerFacts, Described
 
 if TYPE_CHECKING:
     from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.settings import NumberSettings
 
 
 def describe(state: NumberState) -> Described:
@@ -19,5 +20,11 @@ def describe(state: NumberState) -> Described:
         declared=[names_of(state)],
         vote=None,
         counts=array_digest(state.memory.arrays()),
-        weights=state.vote.arrays(),
+        weights=state.vote.state(),
     )
+
+
+def describe_answers(settings: NumberSettings, state: NumberState) -> AnswerFacts:
+    """Return that answers are numbers, and their bounds."""
+    del state
+    return AnswerFacts(examples=[0.0], classes=[], bounds=settings.bounds.parameter, parts={})

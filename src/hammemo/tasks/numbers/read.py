@@ -12,6 +12,7 @@ from hammemo.edits.task import RowBatch
 from hammemo.tasks.numbers.layout import BITS
 from hammemo.tokens.contexts import check_column_names, refuse_masked
 from hammemo.tokens.frame_columns import is_arrow, read_arrow
+from hammemo.tokens.token_types import find_user_level
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
@@ -130,7 +131,13 @@ def list_declared_targets(state: NumberState) -> None:
     del state
 
 
-def warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
+def warn_of_targets(targets: NDArray[np.float64]) -> None:
+    """Warn of targets that differ too much in size, or of one that is far from all others."""
+    _warn_of_magnitudes(targets)
+    _warn_of_a_far_target(targets)
+
+
+def _warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
     """Warn of targets of which a few are so large that the others do not count."""
     sizes = np.abs(targets[targets != 0])
     if not len(sizes):
@@ -142,11 +149,11 @@ def warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
             f"{large:.1g}. The largest ones decide what is learnt. Fit their logarithms, for "
             "example with TransformedTargetRegressor.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=find_user_level(),
         )
 
 
-def warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
+def _warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
     """Warn of a target so far from the others that their differences are lost in its unit."""
     if not len(targets):
         return
@@ -162,5 +169,5 @@ def warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
             "mistake, leave out this row; else fit logarithms, for example with "
             "TransformedTargetRegressor.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=find_user_level(),
         )

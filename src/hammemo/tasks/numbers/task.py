@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from hammemo.tasks.numbers import choose as choosing
+from hammemo.tasks.numbers import column_means, schedule
 from hammemo.tasks.numbers import count as counting
 from hammemo.tasks.numbers import describe as describing
 from hammemo.tasks.numbers import read as reading
-from hammemo.tasks.numbers import schedule
 from hammemo.tasks.numbers import weigh as weighing
 
 
@@ -43,6 +43,11 @@ class NumberTask:
     layout_is_by_rows = staticmethod(schedule.layout_is_by_rows)
 
     n_examples = staticmethod(counting.count_examples)
+    list_labels = staticmethod(counting.list_labels)
+    count_by_label = staticmethod(counting.count_by_label)
+    count_new_labels = staticmethod(counting.count_new_labels)
+    can_answer = staticmethod(counting.can_answer)
+    is_layout_undecided = staticmethod(counting.is_layout_undecided)
     declared = staticmethod(counting.list_declared)
     declare = staticmethod(counting.declare)
     empty_memory = staticmethod(counting.empty_memory)
@@ -62,6 +67,9 @@ class NumberTask:
     depends_on_rows = staticmethod(weighing.depends_on_rows)
 
     describe = staticmethod(describing.describe)
+    describe_answers = staticmethod(describing.describe_answers)
+    plot_columns = staticmethod(column_means.plot_columns)
+    warn_of_targets = staticmethod(reading.warn_of_targets)
 
 
 NUMBERS: Final = NumberTask()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._arrays.array_digest import array_digest
 from hammemo.features.cells.error_sizes import ErrorSizes
 from hammemo.features.cells.number_trees import N_FEATURES
 from hammemo.tasks.numbers.layout import NUMBER_TREES
@@ -38,7 +39,16 @@ class NumberVote:
     errors: ErrorSizes | None = None
     rows: int = 0
 
-    def arrays(self) -> dict[str, Array]:
+    @property
+    def fits_weights(self) -> bool:
+        """Whether weights come from rows: always."""
+        return True
+
+    def is_fitted_like(self, other: NumberVote) -> bool:
+        """Return whether both have the same weights and sizes of errors, to the bit."""
+        return array_digest(self.state()) == array_digest(other.state())
+
+    def state(self) -> dict[str, Array]:
         """Return the vote as arrays."""
         arrays: dict[str, Array] = {"weights": self.weights, "blend": self.blend}
         if self.errors is not None:
@@ -48,7 +58,7 @@ class NumberVote:
 
     @classmethod
     def from_stored(cls, layout: NumberLayout, rows: int, stored: StoredArrays) -> NumberVote:
-        """Return the vote of a file, checked: undo `arrays`."""
+        """Return the vote of a file, checked: undo `state`."""
         n_parts = len(NUMBER_TREES)
         weights = stored.finite("weights", "float64", (n_parts, N_FEATURES))
         blend = stored.finite("blend", "float64", (n_parts,))
