@@ -8,7 +8,7 @@ import numpy as np
 
 from hammemo.kernels import Bag, Copy, Recent, SiteKernel, Suffixes, Together
 from hammemo.votes.mixture.gates import BUCKETS
-from hammemo.votes.mixture.reading import static_tables
+from hammemo.votes.mixture.static_tables import get_static_tables
 
 H = 5
 KERNELS = {
@@ -28,5 +28,5 @@ def with_weights(clf: Any, seed: int) -> Any:
     clf.vote_.weights_ = rng.normal(size=(components.n, BUCKETS)) * rng.integers(0, 3)
     groups = np.unique(components.groups)[1:]
     clf.vote_.weights_[np.isin(components.groups, groups[rng.random(len(groups)) < 0.3])] = -np.inf  # left out
-    clf.vote_.discounts_ = static_tables(clf.memory_.static_reader(), components).discounts() * rng.integers(0, 2)
+    clf.vote_.discounts_ = get_static_tables(clf.memory_.static_reader(), components).discounts() * rng.integers(0, 2)
     return clf

@@ -19,8 +19,9 @@ from hammemo.memories import Exact, Hashed
 from hammemo.memories.exact import SignedSum, SparseCounts
 from hammemo.memories.exact.score_rows import TableRows
 from hammemo.votes import Mixture
-from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, modified_discounts, probabilities
-from hammemo.votes.mixture.reading import MIN_KEPT, LabelTerms, static_tables
+from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, compute_discounts, compute_probabilities
+from hammemo.votes.mixture.label_terms import MIN_REMAINING, LabelTerms
+from hammemo.votes.mixture.static_tables import get_static_tables
 from mixture_kernels import KERNELS, H
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Plain:
             ends = {key[2][1:] for key in self.rows if key[0] == "site" and key[1] == longer}
             continued.append([n for end in ends for n in self.continuation_row(longer, end).values()])
         lists = [*entries, *continued, *free_entries.values()]
-        return [modified_discounts(np.array(found, np.int64)) for found in lists]
+        return [compute_discounts(np.array(found, np.int64)) for found in lists]
 
     def probability(self, context: list[int], weights: Any, discounts: Any) -> dict[int, float]:
         """Return the probability of each label; with the same discounts the counts may be those of fewer cases."""
@@ -136,7 +137,7 @@ class Plain:
     def _row_part(self, row: dict[int, int], weights: Any, lost: Any) -> list[tuple[float, dict[int, float]]]:
         total = sum(row.values())
         discounted = sum(lost[min(n, 3)] for n in row.values())
-        if not total or total - discounted <= MIN_KEPT:
+        if not total or total - discounted <= MIN_REMAINING:
             return []
         share = min(max(discounted / total, MIN_SHARE), 1 - MIN_SHARE)
         trust = math.exp(weights[min(int(math.log2(total)), BUCKETS - 1)]) * (1 - share) / share
@@ -166,7 +167,7 @@ def model_of(kernel: str, documents: list[list[int]], seed: int, *, continuation
 def with_random_weights(clf: Any, seed: int) -> Any:
     components = clf.vote_.components(clf.sites_)
     clf.vote_.weights_ = np.random.default_rng(seed).normal(size=(components.n, BUCKETS))
-    clf.vote_.discounts_ = static_tables(clf.memory_.static_reader(), components).discounts()
+    clf.vote_.discounts_ = get_static_tables(clf.memory_.static_reader(), components).discounts()
     return clf
 
 
@@ -207,9 +208,9 @@ def test_a_case_is_left_out_as_if_it_had_never_been_learnt(
     documents = [list(document) for document in dict.fromkeys(map(tuple, documents))]
     clf = model_of(kernel, documents, seed, continuation=continuation)
     sample = clf.state.store.fitting_sample(clf.vote_)
-    tables = static_tables(clf.memory_.static_reader(), clf.vote_.components(clf.sites_))
-    terms = LabelTerms(tables, clf.vote_.discounts_, sample, leave_out=True).all()
-    found = probabilities(terms, clf.vote_.weights_, len(sample))
+    tables = get_static_tables(clf.memory_.static_reader(), clf.vote_.components(clf.sites_))
+    terms = LabelTerms(tables, clf.vote_.discounts_, sample, leave_out=True).compute()
+    found = compute_probabilities(terms, clf.vote_.weights_, len(sample))
     tokens, labels = [*sample.contexts.vocabulary.tolist(), NO_TOKEN], sample.labels.tolist()
     rows = [[tokens[rank] for rank in context] for context in sample.contexts.ranks.tolist()]
     for case in np.unique(sample.cases):

@@ -13,9 +13,11 @@ from hammemo.memories import Exact
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import Mixture
 from hammemo.votes.mixture import vote as vote_module
-from hammemo.votes.mixture.popularity import STEPS, chosen_power, popularity, whole_cases
-from hammemo.votes.mixture.reading import LabelTerms, LeftOutRows, static_tables
-from hammemo.votes.mixture.vote import MixtureRanker
+from hammemo.votes.mixture.label_terms import LabelTerms
+from hammemo.votes.mixture.popularity import STEPS, choose_power, popularity, take_whole_cases
+from hammemo.votes.mixture.ranker import MixtureRanker
+from hammemo.votes.mixture.row_reads import LeftOutRows
+from hammemo.votes.mixture.static_tables import get_static_tables
 from mixture_kernels import with_weights
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def test_scores_without_a_case_are_those_of_a_model_that_never_saw_it() -> None:
     components, reader = clf.vote_.components(clf.sites_), clf.memory_.static_reader()
     ranker = MixtureRanker(reader, components, clf.vote_.weights_, clf.vote_.discounts_)
     examples = clf.state.store.fitting_sample(Mixture())
-    terms = LabelTerms(static_tables(reader, components), clf.vote_.discounts_, examples, leave_out=True)
+    terms = LabelTerms(get_static_tables(reader, components), clf.vote_.discounts_, examples, leave_out=True)
     rows = LeftOutRows(terms)
     counts = np.asarray(clf.memory_.label_counts)
     for case in np.unique(terms.cases)[:8]:
@@ -59,15 +61,15 @@ def test_an_exponent_is_chosen_only_where_it_surely_helps(helps: bool, expected:
     labels = rng.integers(20, 40, m) if helps else rng.integers(0, 40, m)
     likely = rng.random((m, 40)) * (1 if helps else 0.1) + counts / 800 * helps
     likely[np.arange(m), labels] += 0.3
-    power = chosen_power(lambda part, _: likely[part], counts, labels, np.arange(m) // 3)
+    power = choose_power(lambda part, _: likely[part], counts, labels, np.arange(m) // 3)
     assert (power > 0) is expected
 
 
 def test_whole_cases_are_taken_and_powers_never_fall() -> None:
     cases = np.array([5, 5, 2, 2, 2, 9])
-    assert whole_cases(cases, 4).tolist() == [2, 3, 4]
-    assert whole_cases(cases, 5).tolist() == [0, 1, 2, 3, 4]
-    assert not len(whole_cases(cases, 2))
+    assert take_whole_cases(cases, 4).tolist() == [2, 3, 4]
+    assert take_whole_cases(cases, 5).tolist() == [0, 1, 2, 3, 4]
+    assert not len(take_whole_cases(cases, 2))
     counts = np.concatenate([np.arange(3000), 2 ** np.arange(12, 52)])
     for power in (0, 1, 8, 63):
         assert (np.diff(popularity(counts, power)) >= 0).all()
@@ -98,7 +100,7 @@ def test_what_was_chosen_is_kept_in_files_and_is_a_function_of_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vote_module, "LEAST", 1)
-    monkeypatch.setattr(vote_module, "chosen_power", lambda *_: 8)
+    monkeypatch.setattr(vote_module, "choose_power", lambda *_: 8)
     documents = visits(80, 1)
     clf: Any = MemoryClassifier(KERNEL, Exact(), Mixture(discount="auto")).fit_stream(documents, h=H, short="pad")
     assert clf.vote_.discount_ == 0.125
@@ -107,7 +109,7 @@ def test_what_was_chosen_is_kept_in_files_and_is_a_function_of_the_rows(
     assert loaded.vote_.discount_ == 0.125
     assert loaded.top_k([[1, 2]], 5).tolist() == clf.top_k([[1, 2]], 5).tolist()
     assert loaded.digest() == clf.digest()
-    monkeypatch.setattr(vote_module, "chosen_power", lambda *_: 0)
+    monkeypatch.setattr(vote_module, "choose_power", lambda *_: 0)
     assert loaded.refit().vote_.discount_ == 0.0
     assert "power" not in loaded.vote_.state()
 

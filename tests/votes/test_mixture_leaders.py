@@ -17,7 +17,7 @@ from hammemo.memories.ranker import Ranker
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import Mixture
 from hammemo.votes.mixture.gates import BUCKETS
-from hammemo.votes.mixture.vote import MixtureRanker
+from hammemo.votes.mixture.ranker import MixtureRanker
 from mixture_kernels import KERNELS, H, with_weights
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, load, save
 from hammemo.kernels import Bag, Copy, Suffixes, Together
 from hammemo.votes import Mixture
-from hammemo.votes.mixture.gates import BUCKETS, PRIOR, Terms, left_out, probabilities
+from hammemo.votes.mixture.gates import BUCKETS, PRIOR, Terms, compute_probabilities, find_prunable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +37,8 @@ def plainly(
     """Return the groups that are left out, with every likelihood made from its own terms."""
 
     def loss(kept: set[int]) -> float:
-        part = terms.only(np.isin(groups[terms.components], [-1, *kept]))
-        return float(-times @ np.log(probabilities(part, weights, len(times))) / times.sum())
+        part = terms.select(np.isin(groups[terms.components], [-1, *kept]))
+        return float(-times @ np.log(compute_probabilities(part, weights, len(times))) / times.sum())
 
     kept = set(groups[groups >= 0].tolist())
     allowed = loss(kept) + most
@@ -58,7 +58,7 @@ def test_what_is_left_out_is_what_a_plain_loop_leaves_out(seed: int, most: float
     m = int(rng.integers(3, 40))
     terms, times = random_terms(rng, m, groups), rng.integers(1, 4, m)
     weights = rng.normal(size=(len(groups), BUCKETS))
-    gone = left_out(terms, times, weights, groups, most)
+    gone = find_prunable(terms, times, weights, groups=groups, most=most)
     assert not gone[PRIOR]
     assert set(groups[gone].tolist()) == plainly(terms, times, weights, groups, most)
     assert (gone == np.isin(groups, groups[gone])).all()  # all of a group, or nothing

@@ -31,7 +31,7 @@ def some_rows(seed: int, n_rows: int, m: int, n_labels: int) -> RowShares:
 @given(st.integers(0, 2**32), st.integers(0, 9), st.integers(1, 4), st.integers(1, 6))
 def test_the_compiled_sum_is_that_of_numpy(seed: int, n_rows: int, m: int, n_labels: int) -> None:
     rows, totals = some_rows(seed, n_rows, m, n_labels), np.random.default_rng(seed).random(m) + 0.5
-    assert rows.added_up(totals, n_labels).tobytes() == added_up(rows, totals, n_labels).tobytes()
+    assert rows.add_up(totals, n_labels).tobytes() == added_up(rows, totals, n_labels).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,10 @@ def test_whole_rows_without_a_case_are_counted_one_by_one(seed: int) -> None:
         if row >= 0 and label >= 0:
             added[case, row, label] += 1
     keys = np.flatnonzero(table)
-    rows = CountRows.of(keys, table.ravel()[keys], n_labels, n_rows)
+    rows = CountRows.from_entries(keys, table.ravel()[keys], n_labels, n_rows)
     cases, asked = rng.integers(0, n_cases, 8), rng.integers(-1, n_rows, 8)
-    (lengths, labels, counts), like = LeftOut(rows, own).whole_rows(cases, asked)
+    like = LeftOut(rows, own).read_rows(cases, asked)
+    lengths, labels, counts = like.entries.lengths, like.entries.columns, like.entries.counts
     ends = np.cumsum(lengths)
     for k, (case, row) in enumerate(zip(cases, asked, strict=True)):
         part = slice(ends[k] - lengths[k], ends[k])

@@ -206,7 +206,7 @@ class _SplitVector(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """Weights as one vector: shared ones and, with `per_label`, differences by label and offsets."""
+    """Weights as one vector: shared, and with `per_label` differences by label and offsets."""
 
     n_features: int
     n_labels: int

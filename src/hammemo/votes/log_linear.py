@@ -126,7 +126,7 @@ class LogLinear(Vote):
     (1, 9)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  users may pass these by position
         self,
         smoothing: float | Sequence[float] = (1.0, 10.0, 100.0),
         weights: Sequence[float] | None = None,

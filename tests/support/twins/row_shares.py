@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def added_up(rows: RowShares, totals: Floats, n_labels: int) -> Floats:
-    """Return what `RowShares.added_up` does, added in the same order."""
+    """Return what `RowShares.add_up` does, added in the same order."""
     entries, m = rows.entries, len(totals)
     each = np.repeat(rows.trust / totals[rows.contexts], entries.lengths) * rows.values()
     cells = np.repeat(rows.contexts, entries.lengths) * n_labels + entries.columns
