@@ -58,7 +58,7 @@ def test_what_is_left_out_is_what_a_plain_loop_leaves_out(seed: int, most: float
     m = int(rng.integers(3, 40))
     terms, times = random_terms(rng, m, groups), rng.integers(1, 4, m)
     weights = rng.normal(size=(len(groups), BUCKETS))
-    gone = find_prunable(terms, times, weights, groups=groups, most=most)
+    gone = find_prunable(terms, times, weights, groups=groups, max_loss=most)
     assert not gone[PRIOR]
     assert set(groups[gone].tolist()) == plainly(terms, times, weights, groups, most)
     assert (gone == np.isin(groups, groups[gone])).all()  # all of a group, or nothing

@@ -249,7 +249,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         bounds = Bounds.from_parameter(self.bounds)
         expected = get_answers(state).predict(rows)
         low, high = bounds.clip(get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
-        return NumberExplanation.of(
+        return NumberExplanation.from_contributions(
             row,
             state.columns.list_names(),
             np.array(added),

@@ -1,4 +1,4 @@
 """Explanations of answers, as values, tables and figures, and figures of columns.
 
-Imports kernels and tokens; models make explanations, clients and servers show them.
+It imports features and tokens. Tasks make explanations; clients and servers show them.
 """

@@ -1,8 +1,11 @@
-"""The values of a column as the axis of a figure: its most frequent names, or ranges of its numbers and dates."""
+"""The values of a column as the axis of a figure.
+
+They are its most frequent names, or ranges of its numbers and dates.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,83 +24,129 @@ if TYPE_CHECKING:
     from hammemo.tokens.columns import Columns
     from hammemo.tokens.vocabulary import Vocabulary
 
-    Axis = tuple[tuple[str, ...], Ints, bool]
-    """The values as they are shown, the value of each row, and whether they are in order."""
-
 MOST_VALUES: Final = (20, 10)
 """The most names that are shown one by one: of one column, and of each column of a pair."""
+
 MOST_RANGES: Final = (16, 8)
 """The most ranges of numbers, likewise."""
 
-
-def column_place(columns: Columns, column: Any) -> int:
-    """Return the place of a column that is given by its name, or by its place."""
-    listed, h = columns.list_names() or [], columns.n
-    if column in listed:
-        return int(listed.index(column))
-    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and -h <= column < h:
-        return int(column) % h
-    known = ", ".join(map(repr, listed[:20])) if listed else f"the places 0 to {h - 1}"
-    raise ValueError(f"There is no column {column!r}; the table has {known}.")
+_MOST_LISTED: Final = 20
+"""Columns that an error lists."""
 
 
-def find_places(columns: Columns, named: Sequence[Any]) -> list[int]:
+class Axis(NamedTuple):
+    """The axis of a column."""
+
+    values: tuple[str, ...]
+    """The values as they are shown."""
+    bins: Ints
+    """The value of each row, as its place among `values`: (m,)."""
+    is_ordered: bool
+    """Whether the values are in order."""
+
+
+def find_places(columns: Columns, names_or_places: Sequence[Any]) -> list[int]:
     """Return the places of columns, which must differ."""
-    places = [column_place(columns, column) for column in named]
+    places = [_find_place(columns, column) for column in names_or_places]
     if len(set(places)) < len(places):
-        raise ValueError(f"{named[0]!r} and {named[1]!r} are the same column: name two.")
+        first = names_or_places[0]
+        second = names_or_places[1]
+        raise ValueError(f"{first!r} and {second!r} are the same column: name two.")
     return places
+
+
+def _find_place(columns: Columns, column: Any) -> int:
+    """Return the place of a column, by its name or by its place."""
+    names = columns.list_names() or []
+    h = columns.n
+    if column in names:
+        return int(names.index(column))
+    is_whole = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
+    if is_whole and -h <= column < h:
+        return int(column) % h
+    if names:
+        existing = ", ".join(map(repr, names[:_MOST_LISTED]))
+    else:
+        existing = f"the places 0 to {h - 1}"
+    raise ValueError(f"There is no column {column!r}; the table has {existing}.")
 
 
 def name_columns(columns: Columns, places: Sequence[int]) -> tuple[str, ...]:
     """Return what columns are called in a figure."""
-    names = columns.names
-    return tuple(f"column {place}" if names is None else str(names[place]) for place in places)
+    if columns.names is None:
+        return tuple(f"column {place}" for place in places)
+    return tuple(str(columns.names[place]) for place in places)
 
 
 def contexts_of_places(
     columns: Columns, contexts: Contexts, places: list[int]
 ) -> tuple[Contexts, list[int]]:
-    """Return contexts in which these columns have tokens of their own, and where: of packed rows, they alone."""
+    """Return contexts in which these columns have tokens of their own, and where they are there.
+
+    Of packed rows, the contexts hold these columns alone.
+    """
     if not columns.packed:
         return contexts, places
-    values = unpack_rows(contexts, columns.n).of_columns(np.array(sorted(places)))
+    ascending = sorted(places)
+    values = unpack_rows(contexts, columns.n).of_columns(np.array(ascending))
     tokens = np.where(np.isnan(values), float(NO_TOKEN), values)
-    return Contexts(tokens), [sorted(places).index(place) for place in places]
+    return Contexts(tokens), [ascending.index(place) for place in places]
 
 
-def name_axis(tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
-    """Return names, the most frequent first; whole numbers in their order where they are few."""
-    listed = tokens.tolist()
-    sums = np.bincount(ranks + 1, totals, len(listed) + 1).astype(
-        np.int64
-    )  # the first is for no token
-    used = [rank for rank in np.flatnonzero(sums).tolist() if rank]
-    are_numbers = len(used) <= most and not any(isinstance(listed[rank - 1], str) for rank in used)
-    order = used if are_numbers else sorted(used, key=lambda rank: (-int(sums[rank]), rank))
-    bins = np.full(len(listed) + 1, min(len(order), most), np.int64)
-    bins[order[:most]] = np.arange(len(order[:most]))
-    shown = [
-        column_plot.MISSING if listed[rank - 1] == MISSING else str(listed[rank - 1])
-        for rank in order[:most]
-    ]
-    if len(order) > most:
-        shown.append(f"{len(order) - most:,} {column_plot.OTHERS}")
-    if sums[0]:
-        bins[0] = len(shown)
-        shown.append(column_plot.MISSING)
-    return tuple(shown), np.minimum(bins[ranks + 1], max(len(shown) - 1, 0)), are_numbers
+def name_axis(tokens: Vocabulary, ranks: Ints, totals: Ints, max_values: int) -> Axis:
+    """Return the axis of names, the most frequent first; few whole numbers are in their order.
+
+    Parameters
+    ----------
+    tokens : Vocabulary
+    ranks, totals : ndarray of int64, shape (m,)
+        The token of each row, -1 for none, and how often the row occurs.
+    max_values : int
+        The most names that are shown one by one.
+    """
+    names = tokens.tolist()
+    slots = ranks + 1  # the first slot is for no token
+    slot_totals = np.bincount(slots, totals, len(names) + 1).astype(np.int64)
+    occurring = [slot for slot in np.flatnonzero(slot_totals).tolist() if slot]
+    are_numbers = len(occurring) <= max_values and not any(
+        isinstance(names[slot - 1], str) for slot in occurring
+    )
+    if are_numbers:
+        order = occurring
+    else:
+        order = sorted(occurring, key=lambda slot: (-int(slot_totals[slot]), slot))
+
+    values = [_show_name(names[slot - 1]) for slot in order[:max_values]]
+    bin_of_slot = np.full(len(names) + 1, len(values), np.int64)
+    bin_of_slot[order[:max_values]] = np.arange(len(values))
+    if len(order) > max_values:
+        values.append(f"{len(order) - max_values:,} {column_plot.OTHERS}")
+    if slot_totals[0]:
+        bin_of_slot[0] = len(values)
+        values.append(column_plot.MISSING)
+    bins = np.minimum(bin_of_slot[slots], max(len(values) - 1, 0))
+    return Axis(tuple(values), bins, are_numbers)
 
 
-def range_axis(kind: ColumnKind, tokens: Vocabulary, ranks: Ints, totals: Ints, most: int) -> Axis:
-    """Return ranges of about as many rows each."""
-    found = token_values(tokens)[ranks]
-    cuts = quantile_cuts(found, totals, most - 1)
-    bins = np.where(np.isnan(found), len(cuts) + 1, np.searchsorted(cuts, found, side="right"))
-    return label_ranges(kind, cuts, bins)
+def _show_name(name: Any) -> str:
+    if name == MISSING:
+        return column_plot.MISSING
+    return str(name)
+
+
+def range_axis(
+    kind: ColumnKind, tokens: Vocabulary, ranks: Ints, totals: Ints, max_values: int
+) -> Axis:
+    """Return the axis of ranges with about as many rows each."""
+    numbers = token_values(tokens)[ranks]
+    cuts = quantile_cuts(numbers, totals, max_values - 1)
+    bins = np.searchsorted(cuts, numbers, side="right")
+    return label_ranges(kind, cuts, np.where(np.isnan(numbers), len(cuts) + 1, bins))
 
 
 def label_ranges(kind: ColumnKind, cuts: Floats, bins: Ints) -> Axis:
     """Return ranges as they are shown; a bin after the last one is for missing values."""
-    shown = [range_text(kind, cuts, bin_) for bin_ in range(len(cuts) + 1)]
-    return (*shown, *([column_plot.MISSING] if (bins > len(cuts)).any() else [])), bins, True
+    values = [range_text(kind, cuts, number) for number in range(len(cuts) + 1)]
+    if (bins > len(cuts)).any():
+        values.append(column_plot.MISSING)
+    return Axis(tuple(values), bins, is_ordered=True)

@@ -1,4 +1,7 @@
-"""An explanation as a table of HTML, for notebooks. Names of columns and values are text: all of them are escaped."""
+"""An explanation as a table of HTML, for notebooks.
+
+Names of columns and values are text: all of them are escaped.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ def write_table(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Ite
     Examples
     --------
     >>> from hammemo.explain.explanation_html import write_table
-    >>> "<td style='text-align: right'>&lt;b&gt;</td>" in write_table(["", "x"], [["a", "<b>"], ["sum", "1"]], [])
+    >>> table = write_table(["", "x"], [["a", "<b>"], ["sum", "1"]], [])
+    >>> "<td style='text-align: right'>&lt;b&gt;</td>" in table
     True
     """
     lines = ["<table>", "<thead>", _write_row(header, "th", ""), "</thead>", "<tbody>"]
@@ -31,9 +35,11 @@ def write_table(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Ite
 
 def _write_row(cells: Sequence[str], tag: str, style: str) -> str:
     """Return one row: a name on the left, numbers on the right."""
-    styles = ["text-align: left"] + [_NUMBER] * (len(cells) - 1)
-    texts = [
-        f"<{tag} style='{'; '.join(filter(None, (own, style)))}'>{escape(cell)}</{tag}>"
-        for own, cell in zip(styles, cells, strict=True)
-    ]
+    alignments = ["text-align: left"] + [_NUMBER] * (len(cells) - 1)
+    texts = []
+    for alignment, cell in zip(alignments, cells, strict=True):
+        cell_style = alignment
+        if style:
+            cell_style += f"; {style}"
+        texts.append(f"<{tag} style='{cell_style}'>{escape(cell)}</{tag}>")
     return f"<tr>{''.join(texts)}</tr>"

@@ -1,4 +1,4 @@
-"""Numbers as people read them: as many digits as say something, and no exponents where a comma does."""
+"""Numbers as people read them: no more digits than say something, and rarely exponents."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hammemo._arrays.types import Floats
 
 _DIGITS_OF_A_VALUE: Final = 6
-_PLAIN: Final = (1e-4, 1e12)
-"""Sizes between which a number is written without an exponent."""
+"""The most digits of a value of a table."""
+
+_LOWEST_PLAIN: Final = 1e-4
+_HIGHEST_PLAIN: Final = 1e12
+"""Between these sizes a number is written without an exponent."""
 
 
 def show_value(value: float) -> str:
@@ -26,9 +31,11 @@ def show_value(value: float) -> str:
     """
     exact = repr(value + 0.0)
     shorter = f"{value:.{_DIGITS_OF_A_VALUE}g}"
-    if "e" in shorter and _PLAIN[0] <= abs(value) < _PLAIN[1]:
+    if "e" in shorter and _LOWEST_PLAIN <= abs(value) < _HIGHEST_PLAIN:
         shorter = f"{value:.0f}"
-    return min(exact, shorter, key=len) if len(exact) > _DIGITS_OF_A_VALUE + 2 else exact
+    if len(exact) <= _DIGITS_OF_A_VALUE + 2:  # a sign and a point
+        return exact
+    return min(exact, shorter, key=len)
 
 
 def show_number(value: float, digits: int = 4) -> str:
@@ -42,7 +49,7 @@ def show_number(value: float, digits: int = 4) -> str:
     """
     if math.isinf(value):
         return "infinity" if value > 0 else "-infinity"
-    if value and not _PLAIN[0] <= abs(value) < _PLAIN[1]:
+    if value and not _LOWEST_PLAIN <= abs(value) < _HIGHEST_PLAIN:
         return f"{value:.{digits}g}"
     if abs(value) < 10**digits:
         return f"{value + 0.0:.{digits}g}"
@@ -51,27 +58,35 @@ def show_number(value: float, digits: int = 4) -> str:
 
 
 class NumberFormat:
-    """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
+    """The numbers of one table as text, all with the same decimals.
+
+    They show three digits of the largest number, or as many as it has.
 
     Parameters
     ----------
-    parts : ndarrays or None
+    arrays : iterable of ndarrays or None
         All that the table shows, but for standard errors.
     """
 
-    def __init__(self, *parts: Floats | None) -> None:
-        numbers = np.concatenate([part.ravel() for part in parts if part is not None])
+    def __init__(self, arrays: Iterable[Floats | None]) -> None:
+        numbers = np.concatenate([array.ravel() for array in arrays if array is not None])
         largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
-        most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
-        rounded = numbers.round(most)
+        least = 1 if largest < 1000 else 0
+        max_decimals = max(least, 2 - math.floor(math.log10(largest)))
+        rounded = numbers.round(max_decimals)
+        # No zeros that all numbers would end with.
         self.decimals = next(
-            n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all()
+            n
+            for n in range(max_decimals + 1)
+            if n == max_decimals or (rounded.round(n) == rounded).all()
         )
 
     def one(self, value: float, sign: str = "") -> str:
-        """Return one number as text; no zero has a sign, and with ``"+"`` every other number has."""
+        """Return one number as text; with ``"+"`` every number but zero has a sign."""
         rounded = round(value, self.decimals) + 0.0
-        return f"{rounded:{sign if rounded else ''},.{self.decimals}f}"
+        if not rounded:
+            sign = ""
+        return f"{rounded:{sign},.{self.decimals}f}"
 
     def __call__(
         self,
@@ -83,16 +98,20 @@ class NumberFormat:
         texts = [self.one(value) for value in values.tolist()]
         if bounds is not None:
             ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
-            return [
-                text if low == text == high else f"{text} [{low}, {high}]"
-                for text, low, high in ends
-            ]
+            return [_add_bounds(text, low, high) for text, low, high in ends]
         if errors is not None:
             return [
                 f"{text} ± {self.one(error)}"
                 for text, error in zip(texts, errors.tolist(), strict=True)
             ]
         return texts
+
+
+def _add_bounds(text: str, low: str, high: str) -> str:
+    """Return a number with its bounds, unless they are the number."""
+    if low == text == high:
+        return text
+    return f"{text} [{low}, {high}]"
 
 
 def is_float(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 STALE: Final = (
     "stale: rows were forgotten, and what was chosen and fitted may depend on them until refit"
 )
+"""What a report says of a model that was not fitted again since rows were forgotten."""
 
 
 class ReportText:
@@ -19,7 +20,7 @@ class ReportText:
 
 
 class ShowsReport:
-    """An estimator whose view in a notebook is that of scikit-learn and, once fitted, its report."""
+    """An estimator that a notebook shows as scikit-learn does, and with its report once fitted."""
 
     def report(self) -> Any:
         """Return a report of what was chosen."""
@@ -32,14 +33,14 @@ class ShowsReport:
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Return the same for notebooks that ask for all forms at once."""
         forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        return (
-            {**forms, "text/html": forms["text/html"] + self._report_html()}
-            if "text/html" in forms
-            else forms
-        )
+        if "text/html" in forms:
+            forms["text/html"] += self._report_html()
+        return forms
 
     def _report_html(self) -> str:
-        return str(self.report()._repr_html_()) if "_state" in vars(self) else ""
+        if "_state" not in vars(self):  # not fitted
+            return ""
+        return str(self.report()._repr_html_())
 
 
 def count_things(number: int, what: str) -> str:
@@ -51,12 +52,17 @@ def count_things(number: int, what: str) -> str:
     >>> count_things(1, "row"), count_things(2000, "row")
     ('1 row', '2,000 rows')
     """
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
+    if number != 1:
+        what += "s"
+    return f"{number:,} {what}"
 
 
 def describe_kept(n_kept: int | None, *, keeps_all: bool, what: str = "rows") -> str:
-    """Return what is said of rows or documents that a model keeps."""
+    """Return a sentence about the rows or documents that a model keeps."""
     if n_kept is None:
         return "rows: none are kept, so refit() needs them: refit(rows=…)"
     share = "all" if keeps_all else "some"
-    return f"{what}: {share} are kept in plain text ({n_kept:,} distinct ones), for refit(); keep=False keeps none"
+    return (
+        f"{what}: {share} are kept in plain text ({n_kept:,} distinct ones), for refit(); "
+        "keep=False keeps none"
+    )

@@ -296,14 +296,14 @@ class LogLinear(Vote):
 
         # How many examples there is room for, and so which form of the loss.
         n_features = sites.n * len(smoothing)
-        most = max(1, MAX_FEATURES // max(n_features * len(reader.labels), 1))
+        max_rows = max(1, MAX_FEATURES // max(n_features * len(reader.labels), 1))
         sparse_reader = None
-        if not self.per_label and most < int(self.sample) and isinstance(reader, SparseCounts):
+        if not self.per_label and max_rows < int(self.sample) and isinstance(reader, SparseCounts):
             sparse_reader = reader
-            most = int(self.sample)
+            max_rows = int(self.sample)
 
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
-        sample = self._choose_sample(examples, columns, most, seed)
+        sample = self._choose_sample(examples, columns, max_rows, seed)
         if self.weights is not None or not len(sample.rows) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
@@ -382,7 +382,7 @@ class LogLinear(Vote):
         self.labels_ = labels
 
     def _choose_sample(
-        self, examples: Examples, columns: Ints, most: int, seed: int
+        self, examples: Examples, columns: Ints, max_rows: int, seed: int
     ) -> _FittingSample:
         """Choose the examples to fit to.
 
@@ -392,8 +392,8 @@ class LogLinear(Vote):
         """
         rows, _, counts = distinct_examples(examples, seed)
         has_label = columns[rows] >= 0
-        most = min(int(self.sample), most)
-        return _FittingSample(rows[has_label][:most], counts[has_label][:most])
+        max_rows = min(int(self.sample), max_rows)
+        return _FittingSample(rows[has_label][:max_rows], counts[has_label][:max_rows])
 
     def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 if there are weights already."""

@@ -72,10 +72,12 @@ class TouchedGains:
         )
 
 
-def read_touched_gains(reader: SparseCounts, examples: LabelledContexts, most: int) -> TouchedGains:
-    """Return the gains of the first examples: as many as have at most `most` numbers together.
+def read_touched_gains(
+    reader: SparseCounts, examples: LabelledContexts, max_numbers: int
+) -> TouchedGains:
+    """Return the gains of the first examples.
 
-    There is at least one.
+    They have at most `max_numbers` numbers together, but there is at least one example.
     """
     pieces: list[TouchedGains] = []
     n_numbers = 0
@@ -83,7 +85,7 @@ def read_touched_gains(reader: SparseCounts, examples: LabelledContexts, most: i
         piece = _read_piece(reader, examples[start : start + _PIECE])
         n_features = piece.gains.shape[1]
         ends = n_numbers + n_features * np.append(piece.starts[1:], len(piece.gains))
-        n_fitting = int(np.searchsorted(ends, most, side="right"))
+        n_fitting = int(np.searchsorted(ends, max_numbers, side="right"))
         if n_fitting < len(piece):
             at_least = 0 if pieces else 1
             pieces.append(piece.take_first(max(n_fitting, at_least)))

@@ -1,5 +1,5 @@
 // The sum of what rows of counts say of each label, for the mixture vote:
-// hammemo.votes.mixture.shares has the same in NumPy.
+// hammemo.votes.mixture.row_shares has the same in NumPy.
 #pragma once
 
 #include <cstddef>

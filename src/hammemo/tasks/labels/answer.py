@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from hammemo.explain.explanations import Explanation, by_columns, one_context, with_truth_values
+from hammemo.explain.explanations import (
+    Explanation,
+    divide_by_columns,
+    one_context,
+    with_truth_values,
+)
 from hammemo.tasks.labels.masking import columns_of, label_mask
 from hammemo.tasks.labels.names import VOTES
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
@@ -308,7 +313,7 @@ class Answering(ABC):
         context = view.read_unnamed(tokens)
         explanation = view.scorer.explanation(context, view.classes(), k)
         if view.cells is not None:
-            explanation = by_columns(explanation, view.cells, context)
+            explanation = divide_by_columns(explanation, view.cells, context)
         names = None if view.names is None else view.names.tolist()
         if view.cells is not None and view.cells.narrowing is not None:
             return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(names)))

@@ -82,26 +82,16 @@ class ColumnValues:
         if label is not None:
             place = self.labels.index(label)
         names = list(map(str, self.labels))
-        if len(self.columns) == 1:
-            return column_plot.draw_one(
-                ax,
-                self.columns[0],
-                self.values[0],
-                counts=self.counts,
-                labels=names,
-                label=place,
-                source=self.source,
-                ordered=self.ordered[0],
+        columns = [
+            column_plot.ColumnAxis(name, values, is_ordered)
+            for name, values, is_ordered in zip(
+                self.columns, self.values, self.ordered, strict=True
             )
-        return column_plot.draw_pair(
-            ax,
-            self.columns,
-            self.values,
-            counts=self.counts,
-            labels=names,
-            label=place,
-            source=self.source,
-        )
+        ]
+        counted = column_plot.LabelCounts(self.counts, names, place, self.source)
+        if len(columns) == 1:
+            return column_plot.draw_shares(ax, columns[0], counted)
+        return column_plot.draw_pair(ax, columns, counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +144,9 @@ def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
             axes.append(_ranges_of_layout(state, place, cases.tokens, ranks))
         else:
             kind = kinds[place]
-            axes.append(range_axis(kind, cases.tokens, ranks, totals=totals, most=most_ranges))
+            axes.append(
+                range_axis(kind, cases.tokens, ranks, totals=totals, max_values=most_ranges)
+            )
     shape = [len(values) for values, _, _ in axes]
     counts = np.zeros((*shape, len(state.memory.labels)), np.int64)
     value_places = [bins[cases.rows] for _, bins, _ in axes]

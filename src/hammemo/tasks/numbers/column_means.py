@@ -59,7 +59,7 @@ def plot_columns(state: NumberState, columns: Sequence[Any], label: Any, ax: Axe
         if kind is ColumnKind.NAMES:
             axes.append(name_axis(tokens, ranks, counts, most_values))
         else:
-            axes.append(range_axis(kind, tokens, ranks, totals=counts, most=most_ranges))
+            axes.append(range_axis(kind, tokens, ranks, totals=counts, max_values=most_ranges))
 
     # The means of the targets in them.
     shape = [len(values) for values, _, _ in axes]
@@ -70,25 +70,21 @@ def plot_columns(state: NumberState, columns: Sequence[Any], label: Any, ax: Axe
     else:
         source = f"{targets.totals.sum():,} kept rows"
     names = name_columns(state.columns, places)
+    column_axes = [
+        column_plot.ColumnAxis(name, axis.values, axis.is_ordered)
+        for name, axis in zip(names, axes, strict=True)
+    ]
     if is_pair:
         return column_plot.draw_mean_pair(
-            ax,
-            names,
-            [values for values, _, _ in axes],
-            totals=targets.totals,
-            means=targets.means,
-            source=source,
+            ax, column_axes, targets.totals, targets.means, source=source
         )
-    values, _, ordered = axes[0]
     return column_plot.draw_means(
         ax,
-        names[0],
-        values,
-        totals=targets.totals,
-        means=targets.means,
+        column_axes[0],
+        targets.totals,
+        targets.means,
         errors=targets.errors,
         source=source,
-        ordered=ordered,
     )
 
 

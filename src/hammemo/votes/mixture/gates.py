@@ -278,9 +278,9 @@ def fit_gates(
 
 
 def find_prunable(
-    terms: Terms, multiplicity: Ints, weights: Floats, *, groups: Ints, most: float
+    terms: Terms, multiplicity: Ints, weights: Floats, *, groups: Ints, max_loss: float
 ) -> Bools:
-    """Return which components can be left out for `most` nats an example or less, by component.
+    """Return which components can be left out for `max_loss` nats an example or less, by component.
 
     The weights of the others are not fitted again in between, so what it costs afterwards is less.
     """
@@ -304,7 +304,7 @@ def find_prunable(
     # Leave out the group that costs least, until it costs too much.
     totals = group_totals.sum(axis=0)
     products = group_products.sum(axis=0)
-    highest_loss = compute_loss(totals, products) + most
+    highest_loss = compute_loss(totals, products) + max_loss
     remaining = set(range(n_groups))
     while remaining:
         losses = {

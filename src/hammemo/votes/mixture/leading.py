@@ -152,7 +152,7 @@ def find_live_leaders(
     free_sites = components.sites.free
     sites_with_table = components.sites.free_with_table
     sites_without_table = [site for site in free_sites if site not in sites_with_table]
-    parts = [
+    free_parts = [
         (_KINDS[site.kind], site.reach, int(components.free(free_sites.index(site))))
         for site in (*sites_with_table, *sites_without_table)
     ]
@@ -166,7 +166,7 @@ def find_live_leaders(
             (free_table.version, *free_table.store.labels_in(table.store))
             for free_table in live_free_tables
         ],
-        parts=np.array(parts, np.int64).reshape(-1, 3),
+        parts=np.array(free_parts, np.int64).reshape(-1, 3),
         most_whole=MOST_WHOLE,
         patience=PATIENCE,
     )

@@ -123,11 +123,11 @@ def _compute_gains(scores: Floats, labels: Ints) -> Floats:
     return np.where(label_scores[:, 0] > 0, 1 / np.log2(1 + ranks), 0.0)
 
 
-def take_whole_cases(cases: Ints, most: int) -> Ints:
-    """Return the places of the first cases, as many as have at most `most` examples together."""
+def take_whole_cases(cases: Ints, max_examples: int) -> Ints:
+    """Return the places of the first cases, as many as have at most `max_examples` together."""
     _, numbers = np.unique(cases, return_inverse=True)
     sizes = np.cumsum(np.bincount(numbers))
-    return np.flatnonzero(numbers < np.searchsorted(sizes, most, side="right"))
+    return np.flatnonzero(numbers < np.searchsorted(sizes, max_examples, side="right"))
 
 
 def _find_surely_best(gains: Floats, cases: Ints) -> int:

@@ -247,9 +247,9 @@ class Mixture(Vote):
         rows = rows[has_label]
         counts = counts[has_label]
         if examples.cases is None:
-            most = int(self.sample)
-            rows = rows[:most]
-            counts = counts[:most]
+            max_rows = int(self.sample)
+            rows = rows[:max_rows]
+            counts = counts[:max_rows]
         return _FittingSample(examples.rows(rows), counts)
 
     def _fit_weights(self, terms: Terms, multiplicity: Ints, components: Components) -> Floats:
@@ -262,7 +262,7 @@ class Mixture(Vote):
         if not self.prune:
             return weights
         is_pruned = find_prunable(
-            terms, multiplicity, weights, groups=components.groups, most=float(self.prune)
+            terms, multiplicity, weights, groups=components.groups, max_loss=float(self.prune)
         )
         if is_pruned.any():
             weights = fit_gates(
