@@ -46,7 +46,7 @@ def with_some(kept: KeptDocuments, tokens: Any, sign: int = 1, way: Way | None =
     """Return what is kept after documents were learnt or forgotten."""
     way = Way("pad") if way is None else way
     keeper = Keeper(kept, way, sign)
-    for _ in keeper.through(stream_blocks(tokens, kept.h, None, way.short, way.pad, size)):
+    for _ in keeper.through(stream_blocks(tokens, kept.h, None, way.short, pad=way.pad, block_tokens=size)):
         pass
     return keeper.store
 

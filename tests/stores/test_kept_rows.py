@@ -211,7 +211,7 @@ def test_windows_have_the_hashes_of_their_examples() -> None:
     documents = [list("abcabd"), list("ba"), list("cadabra")]
     kinds: Any = ("drop", "pad")
     for short in kinds:
-        blocks = list(stream_blocks(documents, 2, None, short, None))
+        blocks = list(stream_blocks(documents, 2, None, short))
         found = np.concatenate([window_words(block, None, 3)[1] for block in blocks])
         assert found.tolist() == example_words(Examples.of(*windows(documents, 2, short)), 3).tolist()
 

@@ -72,7 +72,7 @@ def test_a_question_is_converted_and_checked_once() -> None:
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])
 def test_rows_are_copies_that_no_caller_can_write_to(dtype: Any) -> None:
     given, labels, counts = X.astype(dtype), Y.copy(), np.ones(len(Y), np.int64)
-    rows = CheckedRows.from_user(BaseEstimator(), TOKEN_RULES, None, given, labels, counts)
+    rows = CheckedRows.from_user(BaseEstimator(), TOKEN_RULES, None, given, labels, sample_weight=counts)
     assert not np.shares_memory(rows.tokens, given)
     assert not np.shares_memory(rows.labels, labels)
     assert not np.shares_memory(rows.counts, counts)

@@ -114,7 +114,15 @@ def read_rows(model: Any, X: Any, y: Any, state: AnyState | None, sample_weight:
     columns = None
     if state is not None:
         columns, X = state.columns, state.cut(X)
-    return CheckedRows.from_user(model, settings, columns, X, y, sample_weight, settings.task.read_targets)
+    return CheckedRows.from_user(
+        model,
+        settings,
+        columns,
+        X,
+        y=y,
+        sample_weight=sample_weight,
+        read_targets=settings.task.read_targets,
+    )
 
 
 def mute_forgetting_warning(model: Versioned) -> None:

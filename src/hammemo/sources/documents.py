@@ -123,8 +123,8 @@ class Source(ShardedFiles):
         chosen = self.files[::step]
         share = -(-tokens // len(chosen)) if len(chosen) > 1 else None
         first = chain.from_iterable(_first_tokens(self._file_documents(file), share, h) for file in chosen)
-        block = next(stream_blocks(first, h, None, short, pad, tokens), None)
-        return block or next(stream_blocks(self.documents(), h, None, short, pad, tokens), None)
+        block = next(stream_blocks(first, h, None, short, pad=pad, block_tokens=tokens), None)
+        return block or next(stream_blocks(self.documents(), h, None, short, pad=pad, block_tokens=tokens), None)
 
     def _file_documents(self, file: File) -> Iterator[Array]:
         for piece in self.pieces(Shard(file, 0, file.size)):

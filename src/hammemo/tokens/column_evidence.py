@@ -2,13 +2,13 @@
 
 Two things for each column are all that it depends on:
 
-- its *type*, how values came (`ColumnType`). Types are declared by what is learned, like the type of the labels, and
-  stay when rows are forgotten;
-- its *content*, what the values are (`ColumnContent`). The rows that are left tell it, so it changes when rows are
-  forgotten.
+- its *type*, how values came (`ColumnType`). Types are declared by what is learned, like the type
+  of the labels, and stay when rows are forgotten;
+- its *content*, what the values are (`ColumnContent`). The rows that are left tell it, so it
+  changes when rows are forgotten.
 
-A column without values is a column of names until values come: nothing is decided by missing ones, and it has no type
-of its own (`ColumnType.UNTYPED`).
+A column without values is a column of names until values come: nothing is decided by missing ones,
+and it has no type of its own (`ColumnType.UNTYPED`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ class Evidence:
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.column_evidence import Evidence
-    >>> first = Evidence.of_columns([np.array([None, 3], object), np.array([None, None], object)], has_types=False)
-    >>> more = Evidence.of_columns([np.array([0.5, 4.0]), np.array(["a", None], object)], has_types=False)
-    >>> [kind.word for kind in first.plus(more).kinds(None)], [how.name for how in first.plus(more).types]
+    >>> whole = [np.array([None, 3], object), np.array([None, None], object)]
+    >>> fractions = [np.array([0.5, 4.0]), np.array(["a", None], object)]
+    >>> first = Evidence.of_columns(whole, has_types=False)
+    >>> together = first.plus(Evidence.of_columns(fractions, has_types=False))
+    >>> [kind.word for kind in together.kinds(None)], [how.name for how in together.types]
     (['numbers', 'names'], ['TYPED', 'UNTYPED'])
     """
 
@@ -63,7 +65,9 @@ class Evidence:
     """Of the columns whose dates have a zone."""
 
     @classmethod
-    def of_columns(cls, columns: Sequence[Array], *, has_types: bool, categories: Set[int] = frozenset()) -> Evidence:
+    def of_columns(
+        cls, columns: Sequence[Array], *, has_types: bool, categories: Set[int] = frozenset()
+    ) -> Evidence:
         """Return what the columns of a table show.
 
         Parameters
@@ -93,20 +97,28 @@ class Evidence:
         return cls._made(types, [_CONTENTS[level] for level in most.tolist()], zones)
 
     @classmethod
-    def _made(cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], zones: Zones) -> Evidence:
+    def _made(
+        cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], zones: Zones
+    ) -> Evidence:
         """Return evidence where a column without values has no type and no zone of its own."""
         pairs = zip(types, contents, strict=True)
-        known = tuple(ColumnType.UNTYPED if content is _NOTHING else kind for kind, content in pairs)
+        known = tuple(
+            ColumnType.UNTYPED if content is _NOTHING else kind for kind, content in pairs
+        )
         zones_of_values = {j: zone for j, zone in zones.items() if contents[j] is not _NOTHING}
         return cls(known, tuple(contents), zones_of_values)
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
         columns = zip(self.types, self.contents, other.types, other.contents, strict=True)
-        types = tuple(_joined(mine, content, theirs, more) for mine, content, theirs, more in columns)
+        types = tuple(
+            _joined(mine, content, theirs, more) for mine, content, theirs, more in columns
+        )
         pairs = zip(self.contents, other.contents, strict=True)
         contents = tuple(max(pair, key=_CONTENTS.index) for pair in pairs)
-        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING}  # else mine were first
+        zones = {
+            j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING
+        }  # else mine were first
         zones.update(self.zones)
         return Evidence(types, contents, zones)
 
@@ -132,7 +144,9 @@ def _kind(how: ColumnType, content: ColumnContent) -> ColumnKind:
     return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
 
 
-def _joined(mine: ColumnType, content: ColumnContent, theirs: ColumnType, more: ColumnContent) -> ColumnType:
+def _joined(
+    mine: ColumnType, content: ColumnContent, theirs: ColumnType, more: ColumnContent
+) -> ColumnType:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
     if more is _NOTHING and content is not _NOTHING:
         return mine
@@ -152,7 +166,10 @@ def _shown(column: Array, *, has_types: bool) -> tuple[ColumnType, ColumnContent
         return how, _NOTHING if np.isnat(column).all() else _WHOLE
     if kind in "iub":
         is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        return ColumnType.CATEGORIES if has_types and kind == "b" else plain, _WHOLE if is_there else _NOTHING
+        return (
+            ColumnType.CATEGORIES if has_types and kind == "b" else plain,
+            _WHOLE if is_there else _NOTHING,
+        )
     if kind == "f":
         present = column[~np.isnan(column)]
         whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
@@ -163,19 +180,32 @@ def _shown(column: Array, *, has_types: bool) -> tuple[ColumnType, ColumnContent
 
 
 def _shown_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, ColumnContent]:
-    """Return the type and the content of a column of objects; most are told by their types and a few values."""
+    """Return the type and the content of a column of objects.
+
+    Most are clear from the types of their values and a few values.
+    """
     kinds = {_value_kind(kind) for kind in set(map(type, values))}
-    if "name" in kinds and any(_value_kind(type(value)) == "name" and _is_there(value) for value in values):
+    if "name" in kinds and any(
+        _value_kind(type(value)) == "name" and _is_there(value) for value in values
+    ):
         return plain, _STRINGS
     if not any(map(_is_there, values)):
         return plain, _NOTHING
-    kinds = {_value_kind(type(value)) for value in values if _is_there(value)} if "fraction" in kinds else kinds
+    kinds = (
+        {_value_kind(type(value)) for value in values if _is_there(value)}
+        if "fraction" in kinds
+        else kinds
+    )
     kinds -= {"name", "missing"}
     if "moment" in kinds:
-        return (ColumnType.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)  # which is refused
+        return (
+            (ColumnType.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)
+        )  # which is refused
     if "truth" in kinds and plain is ColumnType.TYPED:
         return ColumnType.CATEGORIES, _WHOLE
-    is_fraction = "fraction" in kinds and any(_is_there(value) and _is_fraction(value) for value in values)
+    is_fraction = "fraction" in kinds and any(
+        _is_there(value) and _is_fraction(value) for value in values
+    )
     return ColumnType.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
 
 
@@ -206,7 +236,9 @@ def is_time(value: Any) -> bool:
 
 def holds_time(column: Array) -> bool:
     """Return whether a column holds a date or a duration."""
-    return column.dtype.kind in "mM" or (column.dtype.kind == "O" and any(map(is_time, array_values(column))))
+    return column.dtype.kind in "mM" or (
+        column.dtype.kind == "O" and any(map(is_time, array_values(column)))
+    )
 
 
 def _is_fraction(value: Any) -> bool:
@@ -216,24 +248,32 @@ def _is_fraction(value: Any) -> bool:
 
 
 def asked_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
-    """Return the places of the columns that `numeric`, "auto", "none" or a list of columns, says are numbers.
+    """Return the places of the columns that `numeric` says are numbers; None for "auto".
 
     Examples
     --------
     >>> from hammemo.tokens.column_evidence import asked_columns
-    >>> asked_columns(["b", 0], ["a", "b"], 2), asked_columns("none", None, 2), asked_columns("auto", None, 2)
-    ({0, 1}, set(), None)
+    >>> asked_columns(["b", 0], ["a", "b"], 2), asked_columns("none", None, 2)
+    ({0, 1}, set())
+    >>> asked_columns("auto", None, 2) is None
+    True
     """
     if isinstance(numeric, str) and numeric in ("auto", "none"):
         return None if numeric == "auto" else set()
     if isinstance(numeric, str) or not isinstance(numeric, (Sequence, np.ndarray)):
-        raise ValueError(f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns.")
+        raise ValueError(
+            f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns."
+        )
     return {_place(column, names, n) for column in numeric}
 
 
 def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
     known = [] if names is None else list(names)
-    if isinstance(column, (str, int, np.integer)) and not isinstance(column, bool) and column in known:
+    if (
+        isinstance(column, (str, int, np.integer))
+        and not isinstance(column, bool)
+        and column in known
+    ):
         return known.index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
         return int(column)
@@ -249,7 +289,8 @@ def column_kinds(
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.column_evidence import column_kinds
-    >>> kinds = column_kinds([np.array([1, 2]), np.array(["a", None])], "auto", None, has_types=True)
+    >>> columns = [np.array([1, 2]), np.array(["a", None])]
+    >>> kinds = column_kinds(columns, "auto", None, has_types=True)
     >>> [kind.word for kind in kinds]
     ['numbers', 'names']
     """
@@ -258,9 +299,13 @@ def column_kinds(
 
 
 def converted(
-    contexts: Contexts, before: ColumnKinds, after: ColumnKinds, missing: str, names: Sequence[Any] | None
+    contexts: Contexts,
+    before: ColumnKinds,
+    after: ColumnKinds,
+    missing: str,
+    names: Sequence[Any] | None,
 ) -> Contexts:
-    """Return rows of tokens whose columns were of some kinds as rows of other kinds; ValueError where that cannot be.
+    """Return rows of tokens with columns of other kinds; ValueError where that cannot be.
 
     A missing number is no token, a missing name is the token `MISSING` or none.
 
@@ -270,7 +315,8 @@ def converted(
     >>> from hammemo.tokens.column_evidence import converted
     >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> before, after = (ColumnKind.NAMES, ColumnKind.NAMES), (ColumnKind.NUMBERS, ColumnKind.NAMES)
-    >>> rows = converted(Contexts.of([["<missing>", "a"], [2, "<missing>"]]), before, after, "token", None)
+    >>> contexts = Contexts.of([["<missing>", "a"], [2, "<missing>"]])
+    >>> rows = converted(contexts, before, after, "token", None)
     >>> rows.vocabulary.tolist(), rows.ranks.tolist()
     ([2, '<missing>', 'a'], [[-1, 2], [0, 1]])
     """
@@ -286,7 +332,9 @@ def converted(
         column = ranks[:, j]
         present = column[(column >= 0) & (column != lacking)]
         has_strings = bool((present >= first_string).any())
-        if len(present) and (ColumnKind.DATES in (old, new) or (new is ColumnKind.NUMBERS and has_strings)):
+        if len(present) and (
+            ColumnKind.DATES in (old, new) or (new is ColumnKind.NUMBERS and has_strings)
+        ):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(
                 f"Column {where} holds {old.word}, which cannot become {new.word}: fit a new "

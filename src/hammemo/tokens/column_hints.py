@@ -1,7 +1,9 @@
-"""Hints for a table that is learned first: columns of names that are probably not meant as names. One warning each.
+"""Hints for a first table: columns of names that are probably not meant as names.
 
-A name is compared as a whole: it is equal to another one or not. What is lost by it (the order of categories, the words
-of a text) is said once, with the column and the line that mends it.
+There is one warning for each hint.
+
+A name is compared as a whole: it is equal to another one or not. What is lost by it (the order of
+categories, the words of a text) is said once, with the column and the line that mends it.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
 _MANY_ROWS: Final = 50
 """In fewer rows names often differ, and nothing is known of later ones."""
 _UNIQUE_SHARE: Final = 0.9
-"""The share of different values from which on almost none will match later, as for whole numbers."""
+"""The share of different values from which on almost none will match later, as for whole numbers.
+"""
 _TEXT_SHARE: Final = 0.5
 _TEXT_WORDS: Final = 5
-"""Strings of so many words on average, half of which differ, are texts rather than names, such as those of products."""
+"""Strings of so many words on average, half of which differ, are texts rather than names, such as
+those of products.
+"""
 
 
 def warn_of_order(X: Any, kinds: ColumnKinds, names: Sequence[Any] | None) -> None:
@@ -37,15 +42,21 @@ def warn_of_order(X: Any, kinds: ColumnKinds, names: Sequence[Any] | None) -> No
         if advice is not None:
             where = f"Column {j if names is None else repr(names[j])}"
             warnings.warn(
-                f"{where} is a category with an order, which is lost: it is read as names. {advice}",
+                f"{where} is a category with an order, which is lost: it is read as names. "
+                f"{advice}",
                 UserWarning,
                 stacklevel=2,
             )
             return
 
 
-def warn_of_strings(columns: Sequence[Array], kinds: ColumnKinds, names: Sequence[Any] | None) -> None:
-    """Warn of the first column whose strings nearly all differ, or are texts: as names they match nothing later."""
+def warn_of_strings(
+    columns: Sequence[Array], kinds: ColumnKinds, names: Sequence[Any] | None
+) -> None:
+    """Warn of the first column whose strings nearly all differ, or are texts.
+
+    As names, they match nothing later.
+    """
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if kind is not NAMES or column.dtype.kind not in "OUT":
             continue
@@ -53,8 +64,10 @@ def warn_of_strings(columns: Sequence[Array], kinds: ColumnKinds, names: Sequenc
         if what is not None:
             where = f"Column {j if names is None else repr(names[j])}"
             warnings.warn(
-                f"{where} holds {what}; as names, almost none of them will match later. Leave the column out if "
-                "these are ids. Of texts, make columns first, for example with TfidfVectorizer, or learn them with "
+                f"{where} holds {what}; as names, almost none of them will match later. Leave the "
+                "column out if "
+                "these are ids. Of texts, make columns first, for example with TfidfVectorizer, or "
+                "learn them with "
                 "fit_stream.",
                 UserWarning,
                 stacklevel=2,

@@ -7,9 +7,9 @@
 - Its *token type* (`TokenType`): whether its tokens were numbers or strings
   (:mod:`hammemo.tokens.token_types`).
 
-The facts about all columns of a table are tuples of members, never strings: what a function takes is then said by its
-signature, and checked. Files and notes hold the values of the members, which are letters
-(:mod:`hammemo.tokens.column_letters`).
+The facts about all columns of a table are tuples of members, never strings: what a function takes
+is then said by its signature, and checked. Files and notes hold the values of the members, which
+are letters (:mod:`hammemo.tokens.column_letters`).
 
 What differs from kind to kind stands here, as an attribute of the members.
 """
@@ -57,7 +57,9 @@ class ColumnType(StrEnum):
     CATEGORIES = "s"
     """Truth values, and categories of data frames: names."""
     UNTYPED = "o"
-    """Lists and arrays of a model with a given kernel, but for floats and durations: whole numbers are names."""
+    """Lists and arrays of a model with a given kernel, but for floats and durations: whole numbers
+    are names.
+    """
     TYPED = "t"
     """All else: whole numbers are numbers."""
     DATES = "d"
@@ -86,7 +88,8 @@ ColumnKinds: TypeAlias = tuple[ColumnKind, ...]
 ColumnTypes: TypeAlias = tuple[ColumnType, ...]
 ColumnContents: TypeAlias = tuple[ColumnContent, ...]
 
-# for code that runs for every row or value: to look up a member of a class takes time in Python 3.11
+# for code that runs for every row or value: to look up a member of a class takes time in Python
+# 3.11
 NAMES = ColumnKind.NAMES
 NUMBERS = ColumnKind.NUMBERS
 DATES = ColumnKind.DATES

@@ -1,7 +1,7 @@
 """Facts about columns as text, for files, notes and digests: one letter for each column.
 
-Inside the program they are tuples of members of the enums of :mod:`hammemo.tokens.column_kinds`. Only what is written
-out has letters, and only the functions here make and read them.
+Inside the program they are tuples of members of the enums of :mod:`hammemo.tokens.column_kinds`.
+Only what is written out has letters, and only the functions here make and read them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode_letters(facts: Iterable[Enum]) -> str:
 
 
 def decode_letters(letters: Any, alphabet: type[Fact]) -> tuple[Fact, ...]:
-    """Return the facts that letters stand for; ValueError for what `encode_letters` did not write."""
+    """Return the facts that letters stand for; ValueError for letters that stand for none."""
     facts = {fact.value: fact for fact in alphabet}
     if not isinstance(letters, str) or not facts.keys() >= set(letters):
         raise ValueError("the kinds of its columns are not valid")

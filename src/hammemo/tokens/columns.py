@@ -1,4 +1,4 @@
-"""What a model knows of the columns of X: a value that reading returns and that every edit hands on."""
+"""What a model knows of the columns of X: a value that every edit hands on."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ class Columns(Cached):
     types : tuple of ColumnType, optional
         How their values came; None where kinds are not decided by rows.
     token_types : TokenTypes, optional
-        Whether columns of names held numbers or strings; None where that is not known, as after `load`.
+        Whether columns of names held numbers or strings; None where that is not known, as after
+        `load`.
     zones : mapping of int to str
-        The zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their places.
+        The zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their
+        places.
     packed : bool
-        Whether rows are one token each (:mod:`hammemo.tokens.packed_rows`); then all columns are numbers.
+        Whether rows are one token each (:mod:`hammemo.tokens.packed_rows`); then all columns are
+        numbers.
     """
 
     kinds: ColumnKinds
@@ -88,11 +91,17 @@ class Columns(Cached):
         return replace(self, types=other.types, zones=other.zones)
 
     def as_packed(self) -> Columns:
-        """Return columns of numbers whose rows are one token each; their kinds are not decided again."""
+        """Return columns of numbers whose rows are one token each.
+
+        Their kinds are not decided again.
+        """
         return replace(self, types=None, packed=True)
 
     def with_tokens(self, token_types: TokenTypes, *, first: bool) -> Columns:
-        """Return them with what more rows hold; it is all that is known if they are the first ones."""
+        """Return columns with the types of the tokens of more rows.
+
+        If these are the first rows, nothing else is known.
+        """
         if first:
             return replace(self, token_types=token_types)
         if self.token_types is None:

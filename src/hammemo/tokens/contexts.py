@@ -1,9 +1,10 @@
 """From token streams to contexts and labels.
 
-A context is a row of h tokens, oldest first, so the last position is the one nearest to what is predicted. All
-that users have (integer, string or object arrays, lists, pandas or polars frames) becomes :class:`Contexts`: the
-distinct tokens of the batch and, for each position of each row, the rank of its token, or -1 where there is none.
-:class:`Examples` adds a label and a multiplicity to each context.
+A context is a row of h tokens, oldest first, so the last position is the one nearest to what is
+predicted. All that users have (integer, string or object arrays, lists, pandas or polars frames)
+becomes :class:`Contexts`: the distinct tokens of the batch and, for each position of each row, the
+rank of its token, or -1 where there is none. :class:`Examples` adds a label and a multiplicity to
+each context.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Contexts:
     Attributes
     ----------
     integers : ndarray of int32 or int64, shape (m, h), or None
-        The tokens themselves where all are integers: code that does not need ranks can use them directly.
+        The tokens themselves where all are integers: code that does not need ranks can use them
+        directly.
     ranks : ndarray of int64, shape (m, h)
         Rank of each token in `vocabulary`; -1 where a position holds no token.
     vocabulary : Vocabulary
@@ -136,7 +138,7 @@ class Contexts:
         return Contexts.with_ranks(self.vocabulary.keep(used[:-1]), ranks[self.ranks])
 
     def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
-        """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
+        """Return the ranks of the tokens in another vocabulary, -1 for tokens it does not have."""
         if vocabulary is self.vocabulary:
             return self.ranks
         found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
@@ -162,18 +164,22 @@ class Examples:
     labels: Vocabulary
     multiplicity: NDArray[np.int64]
     cases: NDArray[np.int64] | None = None
-    """Which examples belong together, by equal numbers, and are left out together; each is alone by default."""
+    """Which examples belong together, by equal numbers, and are left out together; each is alone by
+    default.
+    """
 
     @classmethod
     def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
-        """Return the examples of contexts X, labels y and, if given, non-negative whole multiplicities."""
+        """Return the examples of contexts X, labels y and, optionally, whole multiplicities."""
         array, targets = token_array(X), token_array(y)
         check_shapes(array, targets)
         return cls.of_arrays(array, targets, whole_multiplicity(multiplicity, len(array)))
 
     @classmethod
-    def of_arrays(cls, tokens: NDArray[Any], labels: NDArray[Any], counts: NDArray[np.int64] | None = None) -> Examples:
-        """Return the examples of arrays whose shapes and counts were checked; every count is one by default."""
+    def of_arrays(
+        cls, tokens: NDArray[Any], labels: NDArray[Any], counts: NDArray[np.int64] | None = None
+    ) -> Examples:
+        """Return the examples of arrays that were checked; by default each occurs once."""
         if counts is None:
             counts = np.ones(len(labels), np.int64)
         elif not counts.all():
@@ -193,12 +199,20 @@ class Examples:
             return self
         chosen = held[self.label_ranks]
         ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
-        return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
+        return Examples(
+            self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen]
+        )
 
     def rows(self, chosen: NDArray[np.int64]) -> Examples:
         """Return some of the examples; the labels are the same."""
         cases = None if self.cases is None else self.cases[chosen]
-        return Examples(self.contexts[chosen], self.label_ranks[chosen], self.labels, self.multiplicity[chosen], cases)
+        return Examples(
+            self.contexts[chosen],
+            self.label_ranks[chosen],
+            self.labels,
+            self.multiplicity[chosen],
+            cases,
+        )
 
     def with_used_labels(self) -> Examples:
         """Return the same examples, with no label that none of them has."""
@@ -213,21 +227,28 @@ class Examples:
         """Return how many examples each label has, multiplicities counted."""
         if len(self) == 1:
             return self.multiplicity
-        totals = np.bincount(self.label_ranks, weights=self.multiplicity, minlength=len(self.labels))
+        totals = np.bincount(
+            self.label_ranks, weights=self.multiplicity, minlength=len(self.labels)
+        )
         return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
 
 
 def joined_examples(batches: list[Examples]) -> Examples:
-    """Return the examples of several batches, at least one, as one; their contexts have one length."""
+    """Return several batches, at least one, as one; their contexts have one length."""
     if not batches:
         raise ValueError("There is nothing to learn: no rows were given.")
     if sum(int(batch.multiplicity.sum()) for batch in batches) >= 2**61:  # each has less than 2^53
-        raise ValueError("All batches together have 2^61 rows or more: divide all sample_weight by a common factor.")
+        raise ValueError(
+            "All batches together have 2^61 rows or more: divide all sample_weight by a common "
+            "factor."
+        )
     tokens, labels = Vocabulary(), Vocabulary()
     for batch in batches:
         tokens, labels = tokens.union(batch.contexts.vocabulary), labels.union(batch.labels)
     return Examples(
-        Contexts.with_ranks(tokens, np.concatenate([batch.contexts.ranks_in(tokens) for batch in batches])),
+        Contexts.with_ranks(
+            tokens, np.concatenate([batch.contexts.ranks_in(tokens) for batch in batches])
+        ),
         np.concatenate([labels.find(batch.labels)[batch.label_ranks] for batch in batches]),
         labels,
         np.concatenate([batch.multiplicity for batch in batches]),
@@ -239,7 +260,8 @@ def as_label(value: Any) -> Token:
     token = as_token(value)
     if token == NO_TOKEN:
         raise ValueError(
-            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here (hammemo.NO_TOKEN) "
+            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here "
+            "(hammemo.NO_TOKEN) "
             "and cannot be a label: use another number, or make strings of all labels with str()."
         )
     return token
@@ -254,18 +276,26 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
     if values.ndim == 0:
         values = np.full(m, values)
     if values.shape != (m,):
-        raise ValueError(f"There are {m} examples, so sample_weight needs {m} entries; it has shape {values.shape}.")
+        raise ValueError(
+            f"There are {m} examples, so sample_weight needs {m} entries; it has shape "
+            f"{values.shape}."
+        )
     if values.dtype.kind not in "iufb":
-        raise ValueError(f"sample_weight counts how often an example occurred: whole numbers, not {values.dtype}.")
+        raise ValueError(
+            "sample_weight counts how often an example occurred: whole numbers, not "
+            f"{values.dtype}."
+        )
     if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.floor(values))).all():
         offender = values[~(np.isfinite(values) & (values == np.floor(values)))][0]
         raise ValueError(
-            f"sample_weight counts how often an example occurred, so it is a whole number, not {offender}. "
+            "sample_weight counts how often an example occurred, so it is a whole number, not "
+            f"{offender}. "
             "Multiply all weights by a common factor and round them."
         )
     if m and (values.min() < 0 or values.sum(dtype=float) >= MAX_EXAMPLES):
         raise ValueError(
-            f"sample_weight holds {values.min()} to {values.max()}: multiplicities are non-negative "
+            f"sample_weight holds {values.min()} to {values.max()}: multiplicities are "
+            "non-negative "
             "and sum to less than 2^53."
         )
     return values.astype(np.int64)
@@ -274,25 +304,34 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
 def token_array(X: Any) -> NDArray[Any]:
     """Return the tokens of an array, a nested list or a data frame, each value as it was.
 
-    NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float column into floats
-    only: here values of several types are kept as objects.
+    NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float
+    column into floats only: here values of several types are kept as objects.
     """
     refuse_masked(X, "X")
     if hasattr(X, "columns") and hasattr(X, "shape"):
         return _frame_array(X)
     if isinstance(X, (list, tuple)):
         array = _listed(X)
-        return np.array(X, dtype=object) if array.dtype.kind in "US" or _may_be_rounded(array) else array
+        return (
+            np.array(X, dtype=object)
+            if array.dtype.kind in "US" or _may_be_rounded(array)
+            else array
+        )
     return np.asarray(X)
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Refuse arrays with masked entries, also as the rows of a list: what is below the mask would be learnt."""
+    """Refuse arrays with masked entries, also as the rows of a list.
+
+    What is below the mask would be learned.
+    """
     for array in values if isinstance(values, (list, tuple)) else [values]:
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise ValueError(
-                f"{name} has masked entries, which stand for no value: leave out their rows, or give them a value "
-                "with filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match nothing."
+                f"{name} has masked entries, which stand for no value: leave out their rows, or "
+                "give them a value "
+                "with filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match "
+                "nothing."
             )
 
 
@@ -301,7 +340,8 @@ def check_column_names(names: Iterable[Any]) -> None:
     size = len(json.dumps([str(name) for name in names]))
     if size > MAX_NAME_BYTES:
         raise ValueError(
-            f"The names of the columns need {size:,} bytes as JSON, and a model file has room for {MAX_NAME_BYTES:,}: "
+            f"The names of the columns need {size:,} bytes as JSON, and a model file has room for "
+            f"{MAX_NAME_BYTES:,}: "
             "rename the columns, or pass X without names, as an array."
         )
 
@@ -310,16 +350,21 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse what is not a table with one label for each row."""
     if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
         raise ValueError(
-            f"X is a table and y has one label for each of its rows; their shapes are {tokens.shape} and "
+            "X is a table and y has one label for each of its rows; their shapes are "
+            f"{tokens.shape} and "
             f"{labels.shape}."
         )
 
 
 def check_table(array: NDArray[Any]) -> None:
-    """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
+    """Refuse a single context.
+
+    Scikit-learn's own advice is for numbers, and its tests look for the first words.
+    """
     if array.ndim != 2:
         raise ValueError(
-            f"Reshape your data: X has two dimensions, rows and columns; this one has {array.ndim}. "
+            "Reshape your data: X has two dimensions, rows and columns; this one has "
+            f"{array.ndim}. "
             "Wrap a single row in a list, or cut a token stream with hammemo.windows(docs, h)."
         )
 
@@ -330,13 +375,17 @@ def _listed(X: Any) -> NDArray[Any]:
     except ValueError as error:
         lengths = [len(row) for row in X if hasattr(row, "__len__")]
         other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
-        if other is None and len(lengths) == len(X):  # a value is a list: it is refused with its column
+        if other is None and len(lengths) == len(
+            X
+        ):  # a value is a list: it is refused with its column
             return object_array(chain.from_iterable(X)).reshape(len(X), -1)
         if other is None:
             raise
         raise ValueError(
-            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} has {lengths[other]}. Cut "
-            "sequences with hammemo.windows(docs, h), or fill missing positions with hammemo.NO_TOKEN."
+            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} has "
+            f"{lengths[other]}. Cut "
+            "sequences with hammemo.windows(docs, h), or fill missing positions with "
+            "hammemo.NO_TOKEN."
         ) from error
 
 
@@ -348,14 +397,19 @@ def _may_be_rounded(array: NDArray[Any]) -> bool:
 def _frame_array(frame: Any) -> NDArray[Any]:
     columns = [_column_array(column_at(frame, j)) for j in range(frame.shape[1])]
     for name, values in zip(column_names(frame), columns, strict=True):
-        check_token_dtype(values.dtype, f"Column {name!r}")  # as objects, dates would pass for integers
+        check_token_dtype(
+            values.dtype, f"Column {name!r}"
+        )  # as objects, dates would pass for integers
     if len({values.dtype for values in columns}) > 1:
         columns = [values.astype(object) for values in columns]
     return np.column_stack(columns) if columns else np.empty(frame.shape, object)
 
 
 def column_names(frame: Any) -> list[Any]:
-    """Return the names of the columns of a frame of pandas or polars, or of a table of Arrow; each name once."""
+    """Return the names of the columns of a frame of pandas or polars, or a table of Arrow.
+
+    A name that occurs twice is refused.
+    """
     names = list(getattr(frame, "column_names", frame.columns))
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -364,7 +418,10 @@ def column_names(frame: Any) -> list[Any]:
 
 
 def _column_array(column: Any) -> NDArray[Any]:
-    """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
+    """Return the values of a column.
+
+    NumPy's way makes floats of whole numbers where one is missing.
+    """
     if is_arrow(column):
         return read_arrow(column)
     values = np.asarray(column)
@@ -389,11 +446,12 @@ def windows(
     h : int
         Tokens per context.
     short : {"drop", "pad"}
-        What to do with a token that has fewer than h tokens before it in its document: drop it, or keep it with the
-        missing positions empty. With "pad" every token of every document, the first one too, is a target.
+        What to do with a token that has fewer than h tokens before it in its document: drop it, or
+        keep it with the missing positions empty. With "pad" every token of every document, the
+        first one too, is a target.
     pad : token, optional
-        With ``short="pad"``: the token that fills the missing positions, so that beginnings can match each other.
-        Without it they hold `NO_TOKEN`: no token, no match, no vote.
+        With ``short="pad"``: the token that fills the missing positions, so that beginnings can
+        match each other. Without it they hold `NO_TOKEN`: no token, no match, no vote.
 
     Returns
     -------
@@ -415,7 +473,8 @@ def windows(
     check_window(h, short, pad)
     if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
         raise TypeError(
-            f"docs is one {type(docs).__name__}, not a list of documents: pass windows([text.split()], h) for one "
+            f"docs is one {type(docs).__name__}, not a list of documents: pass "
+            "windows([text.split()], h) for one "
             "text, or one list of tokens for each case of a table."
         )
     documents = [document(doc) for doc in docs]
@@ -423,7 +482,10 @@ def windows(
 
 
 def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
-    """Return what is put before every document: h pad tokens or empty places; nothing where beginnings are dropped."""
+    """Return what is put before every document: h pad tokens or empty places.
+
+    It is nothing where beginnings are dropped.
+    """
     if short == "drop":
         return np.empty(0, np.int64)
     token = NO_TOKEN if pad is None else as_token(pad)
@@ -444,21 +506,27 @@ def document(doc: Any) -> NDArray[Any]:
     """Return one document as a flat array of tokens."""
     if isinstance(doc, (str, bytes)):
         raise TypeError(
-            f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() for words, list(text) "
+            f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() "
+            "for words, list(text) "
             "for characters; and wrap a single document in a list: windows([tokens], h)."
         )
     refuse_masked(doc, "A document")
     if not hasattr(doc, "__iter__"):
         raise TypeError(
-            f"The document {doc!r} is not a sequence of tokens. Wrap a single document in a list: [tokens]."
+            f"The document {doc!r} is not a sequence of tokens. Wrap a single document in a list: "
+            "[tokens]."
         )
     array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
     if array.ndim != 1:
-        raise ValueError(f"A document is a flat sequence of tokens; this one has {array.ndim} dimensions.")
+        raise ValueError(
+            f"A document is a flat sequence of tokens; this one has {array.ndim} dimensions."
+        )
     check_token_dtype(array.dtype)
     if array.dtype.kind in "UT":
         return object_array(array.tolist())
-    if array.dtype.kind == "u":  # NumPy would make floats of a document of these and one of signed integers
+    if (
+        array.dtype.kind == "u"
+    ):  # NumPy would make floats of a document of these and one of signed integers
         return array.astype(object if array.dtype.itemsize == 8 else np.int64)
     return array
 
@@ -474,7 +542,10 @@ def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]
 
 
 def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays of tokens end to end, each token as it is: as objects where their types differ."""
+    """Return arrays of tokens end to end, each token as it is.
+
+    They are objects where their types differ.
+    """
     kinds = {piece.dtype.kind for piece in pieces if piece.size}
     if not (kinds <= {"i", "b"} or kinds == {"f"}):
         pieces = [piece.astype(object) for piece in pieces]

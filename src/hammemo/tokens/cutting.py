@@ -1,8 +1,9 @@
-"""How documents are cut into windows, and contexts of any length filled up or cut to the same shape.
+"""How documents are cut into windows, and other contexts are brought to the same shape.
 
-A model of streams predicts a token from the h before it. A document has beginnings, tokens with fewer before them: they
-are left out ("drop"), or learnt with the missing positions filled in front ("pad"). Who asks has the same beginnings,
-such as a visit of two clicks so far; who forgets must cut as was learnt. So a model remembers its cutting.
+A model of streams predicts a token from the h before it. A document has beginnings, tokens with
+fewer before them: they are left out ("drop"), or learnt with the missing positions filled in front
+("pad"). Who asks has the same beginnings, such as a visit of two clicks so far; who forgets must
+cut as was learnt. So a model remembers its cutting.
 """
 
 from __future__ import annotations
@@ -40,17 +41,22 @@ class Cutting:
         check_window(1, self.short, self.pad)
         if self.pad is not None:
             pad = as_token(self.pad)
-            object.__setattr__(self, "pad", None if pad == NO_TOKEN else pad)  # two words for empty positions
+            object.__setattr__(
+                self, "pad", None if pad == NO_TOKEN else pad
+            )  # two words for empty positions
 
     def contexts(self, X: Any, h: int) -> Any:
-        """Return contexts of h tokens: of longer ones the last h count, shorter ones are filled in front.
+        """Return contexts of h tokens: the last h of longer ones, shorter ones filled in front.
 
-        Contexts that have h tokens, and what is not contexts of tokens, are returned as they are: others check them.
+        Contexts that have h tokens, and what is not contexts of tokens, are returned as they are:
+        others check them.
         """
         if isinstance(X, np.ndarray) and X.ndim == 2:
             return X if X.shape[1] == h else self._array(X, h)
         is_array = isinstance(X, np.ndarray) and X.ndim == 1
-        if hasattr(X, "columns") or not (is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")):
+        if hasattr(X, "columns") or not (
+            is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")
+        ):
             return X
         refuse_masked(X, "X")  # of a row that is cut, or filled up, the mask would be lost
         rows = list(X)
@@ -74,7 +80,8 @@ class Cutting:
     def _missing(self, n: int, h: int) -> np.ndarray[Any, Any]:
         if self.short == "drop":
             raise ValueError(
-                f"A context has {h - n} tokens, and the model reads {h}: it learnt no beginnings of documents. Pass "
+                f"A context has {h - n} tokens, and the model reads {h}: it learnt no beginnings "
+                "of documents. Pass "
                 f"{h} tokens or more, or learn with short='pad'."
             )
         return window_filler(n, self.short, self.pad)

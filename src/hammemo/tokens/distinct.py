@@ -1,4 +1,7 @@
-"""Distinct examples in the order of their hashes: a function of the multiset of examples, not of how it is written."""
+"""Distinct examples in the order of their hashes.
+
+They are a function of the multiset of examples, not of how it is written.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ def example_words(examples: Examples, seed: int) -> Words:
 
 
 def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[Ints, Words]:
-    """Return the targets of a block, those with one of these labels, and `example_words` of their windows.
+    """Return the targets of a block with one of these labels, and the hashes of their windows.
+
+    The hashes are `example_words`.
 
     No window is made for it: each token is hashed once.
     """
@@ -43,12 +48,19 @@ def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[In
 
 
 def token_words(vocabulary: Vocabulary, seed: int) -> Words:
-    """Return the hashes of tokens and, at the end, where rank -1 reads it, that of an empty position."""
-    return np.append(vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0]))
+    """Return the hashes of tokens and, at the end, that of an empty position.
+
+    Rank -1 reads the end.
+    """
+    return np.append(
+        vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0])
+    )
 
 
 def distinct_examples(examples: Examples, seed: int) -> tuple[Ints, Words, Ints]:
-    """Return a row of each distinct example (context and label), its hash, and how often it occurs; lowest hash first.
+    """Return a row of each distinct example, its hash, and how often it occurs.
+
+    An example is a context and its label; the lowest hash comes first.
 
     Shapes
     ------
@@ -58,21 +70,26 @@ def distinct_examples(examples: Examples, seed: int) -> tuple[Ints, Words, Ints]
     --------
     >>> from hammemo.tokens.contexts import Examples
     >>> from hammemo.tokens.distinct import distinct_examples
-    >>> rows, _, counts = distinct_examples(Examples.of([["a"], ["b"], ["a"]], ["x", "y", "x"]), seed=0)
+    >>> examples = Examples.of([["a"], ["b"], ["a"]], ["x", "y", "x"])
+    >>> rows, _, counts = distinct_examples(examples, seed=0)
     >>> dict(sorted(zip(rows.tolist(), counts.tolist(), strict=True)))
     {0: 2, 1: 1}
     """
     words = example_words(examples, seed)
     order, firsts = distinct_order(examples.contexts.ranks, examples.label_ranks, words)
-    counts = np.add.reduceat(examples.multiplicity[order], firsts) if len(firsts) else np.empty(0, np.int64)
+    counts = (
+        np.add.reduceat(examples.multiplicity[order], firsts)
+        if len(firsts)
+        else np.empty(0, np.int64)
+    )
     return order[firsts], words[order][firsts], counts
 
 
 def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, Ints]:
-    """Return the order of examples by their hashes, and where in it each distinct example stands first.
+    """Return the order of examples by hash, and where in it each distinct one stands first.
 
-    Different examples with equal hashes stay apart, in the order of their tokens and labels: tokens can be made that
-    have the hash of others.
+    Different examples with equal hashes stay apart, in the order of their tokens and labels: tokens
+    can be made that have the hash of others.
 
     Shapes
     ------
@@ -89,7 +106,9 @@ def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, 
 
 
 def _again(ranks: Ints, label_ranks: Ints, words: Words, order: Ints) -> tuple[Ints, Bools]:
-    """Return the places whose next example has the same hash, and which of these next ones are other examples."""
+    """Return the places whose next example has the same hash, and which of these differ."""
     again = np.flatnonzero(words[order][1:] == words[order][:-1])
     here, there = order[again], order[again + 1]
-    return again, (ranks[here] != ranks[there]).any(axis=1) | (label_ranks[here] != label_ranks[there])
+    return again, (ranks[here] != ranks[there]).any(axis=1) | (
+        label_ranks[here] != label_ranks[there]
+    )

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
 
 _PLAIN_ARROW: Final = ("int", "uint", "float", "double", "halffloat", "bool")
-"""How the names of those types of Arrow begin whose columns without nulls NumPy reads as they are."""
+"""How the names of those types of Arrow begin whose columns without nulls NumPy reads as they are.
+"""
 
 _FEW_CATEGORIES: Final = 10
-"""Values of an Enum of polars up to which nothing is said of their order: it is often made for names."""
+"""Values of an Enum of polars up to which nothing is said of their order: it is often made for
+names.
+"""
 
 
 def is_arrow(column: Any) -> bool:
@@ -27,7 +30,8 @@ def is_arrow(column: Any) -> bool:
 def read_arrow(column: Any) -> Array:
     """Return the values of an array of Arrow, None where one is missing.
 
-    NumPy's way takes a null in a dictionary column for another category, and for nothing that can be told from a value.
+    NumPy's way takes a null in a dictionary column for another category, and for nothing that can
+    be told from a value.
 
     Examples
     --------
@@ -51,10 +55,12 @@ def column_at(frame: Any, place: int) -> Any:
 
 
 def ordered_category(column: Any) -> str | None:
-    """Return how a category whose values have an order becomes numbers; None for every other column.
+    """Return how a category whose values have an order becomes numbers, as advice.
 
-    The order of an Enum of polars is that of its values. It counts where they are many: of a few names, a model can
-    tell all that their order could.
+    It is None for every other column.
+
+    The order of an Enum of polars is that of its values. It counts where they are many: of a few
+    names, a model can tell all that their order could.
 
     Examples
     --------
@@ -68,11 +74,17 @@ def ordered_category(column: Any) -> str | None:
     """
     if is_arrow(column):
         if getattr(column.type, "ordered", False):
-            return "Pass its indices in the dictionary, or its values with cast(pa.string()) if names are meant."
+            return (
+                "Pass its indices in the dictionary, or its values with cast(pa.string()) if names "
+                "are meant."
+            )
         return None
     dtype = column.dtype
     if getattr(dtype, "ordered", False):
-        return "Pass its .cat.codes, where a missing value is -1, or .cat.as_unordered() if names are meant."
+        return (
+            "Pass its .cat.codes, where a missing value is -1, or .cat.as_unordered() if names are "
+            "meant."
+        )
     if type(dtype).__name__ == "Enum" and len(dtype.categories) > _FEW_CATEGORIES:
         return "Pass its .to_physical(), or .cast(pl.String) if names are meant."
     return None
@@ -83,8 +95,11 @@ def refuse_other_tables(X: Any) -> None:
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a polars LazyFrame, whose rows are not read yet: pass X.collect().")
     if isinstance(X, dict) and not sparse.issparse(X):  # SciPy's dictionary of keys is a dict
-        raise TypeError("X is a dict, and a table has rows: pass pd.DataFrame(X), or pl.DataFrame(X).")
+        raise TypeError(
+            "X is a dict, and a table has rows: pass pd.DataFrame(X), or pl.DataFrame(X)."
+        )
     if isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], dict):
         raise TypeError(
-            f"X is a {type(X).__name__} of dicts, whose keys say nothing of the order of columns: pass pd.DataFrame(X)."
+            f"X is a {type(X).__name__} of dicts, whose keys say nothing of the order of columns: "
+            "pass pd.DataFrame(X)."
         )

@@ -1,21 +1,22 @@
 """From a token to fixed-width words: the one place where tokens become numbers for codes.
 
-For Gaussian codes, `feature_words`: integers keep their value, so two of them never collide. Floats keep their bits.
-Strings and tuples of tokens become 128-bit BLAKE2b digests of an encoding that no two of them share; a collision would
-need about 2^64 of them.
+For Gaussian codes, `feature_words`: integers keep their value, so two of them never collide. Floats
+keep their bits. Strings and tuples of tokens become 128-bit BLAKE2b digests of an encoding that no
+two of them share; a collision would need about 2^64 of them.
 
-For buckets, `token_hashes`: one 64-bit word. Strings are hashed by BLAKE2b with the seed, once for each distinct one.
-Integers go through an invertible mix of the seed and the value, so that no two of them collide. This is fast, but it
-does not protect: a person who chooses the integers can make them all fall into one bucket. With a secret key, all
-hashes are keyed: BLAKE2b for strings, SipHash-2-4 for numbers. Use a key when tokens come from people you do not trust.
-The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so no enemy can
-choose where a tuple falls.
+For buckets, `token_hashes`: one 64-bit word. Strings are hashed by BLAKE2b with the seed, once for
+each distinct one. Integers go through an invertible mix of the seed and the value, so that no two
+of them collide. This is fast, but it does not protect: a person who chooses the integers can make
+them all fall into one bucket. With a secret key, all hashes are keyed: BLAKE2b for strings,
+SipHash-2-4 for numbers. Use a key when tokens come from people you do not trust. The hash of a
+tuple combines the hashes of its tokens with the same mix. With a key these are not known, so no
+enemy can choose where a tuple falls.
 
-An attacker can also make an integer, a float or a tuple that has the word of another token or tuple. So a word proves
-nothing. For proofs, `vocabulary_identities`: what no two tokens share, unless there is a known collision of a
-cryptographic hash. The kind (integer, float, string), then the number's 64 bits themselves, or BLAKE2b-256 of the
-string with its kind before it. With a key BLAKE2b-256 is keyed, and a number is known by SipHash-2-4-128, so that
-nothing readable is kept.
+An attacker can also make an integer, a float or a tuple that has the word of another token or
+tuple. So a word proves nothing. For proofs, `vocabulary_identities`: what no two tokens share,
+unless there is a known collision of a cryptographic hash. The kind (integer, float, string), then
+the number's 64 bits themselves, or BLAKE2b-256 of the string with its kind before it. With a key
+BLAKE2b-256 is keyed, and a number is known by SipHash-2-4-128, so that nothing readable is kept.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def vocabulary_words(vocabulary: Vocabulary) -> Words:
     --------
     >>> from hammemo.tokens.hashing import feature_words, vocabulary_words
     >>> from hammemo.tokens.vocabulary import Vocabulary
-    >>> vocabulary_words(Vocabulary.of([-1, 0.5, "a"])).tolist() == [list(feature_words(t)) for t in (-1, 0.5, "a")]
+    >>> words = vocabulary_words(Vocabulary.of([-1, 0.5, "a"]))
+    >>> words.tolist() == [list(feature_words(token)) for token in (-1, 0.5, "a")]
     True
     """
     ints, floats = vocabulary.ints, vocabulary.floats
@@ -89,13 +91,15 @@ def vocabulary_words(vocabulary: Vocabulary) -> Words:
     words[len(ints) : len(ints) + len(floats), 0] = floats.view(np.uint64)
     words[len(ints) :, 2] = FLOAT
     strings = words[len(ints) + len(floats) :]
-    strings[:, :2] = np.frombuffer(joined_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8").reshape(-1, 2)
+    strings[:, :2] = np.frombuffer(
+        joined_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8"
+    ).reshape(-1, 2)
     strings[:, 2] = STRING
     return words
 
 
 def features_of(tokens: Sequence[Token], rows: Ints) -> list[Feature]:
-    """Return the features that rows of ranks name: the token itself where a row has one entry, else a tuple.
+    """Return the features that rows of ranks name: tokens, or tuples of several tokens.
 
     Examples
     --------
@@ -113,7 +117,9 @@ def features_of(tokens: Sequence[Token], rows: Ints) -> list[Feature]:
 def key_words(*parts: int | str) -> tuple[int, int]:
     """Return two 64-bit words that depend on every part: the key of one family of codes."""
     payload = b"".join(_length_prefixed(str(part).encode()) for part in parts)
-    low, high = struct.unpack("<QQ", hashlib.blake2b(payload, digest_size=16, person=b"hammemo key").digest())
+    low, high = struct.unpack(
+        "<QQ", hashlib.blake2b(payload, digest_size=16, person=b"hammemo key").digest()
+    )
     return low, high
 
 
@@ -149,8 +155,12 @@ def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = Non
     )
 
 
-def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> NDArray[np.uint8]:
-    """Return the identity of each token: the kind in the first byte, then up to 32 bytes, zeros behind.
+def vocabulary_identities(
+    vocabulary: Vocabulary, seed: int, key: bytes | None = None
+) -> NDArray[np.uint8]:
+    """Return the identity of each token.
+
+    Its first byte is the kind; then come up to 32 bytes, and zeros behind.
 
     Shapes
     ------
@@ -166,7 +176,11 @@ def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None =
     strings = np.zeros((len(vocabulary.strings), IDENTITY_BYTES), np.uint8)
     strings[:, 0] = STRING
     start = hashlib.blake2b(
-        bytes([STRING]), digest_size=32, key=_secret(key), salt=_family(seed), person=b"hammemo identity"
+        bytes([STRING]),
+        digest_size=32,
+        key=_secret(key),
+        salt=_family(seed),
+        person=b"hammemo identity",
     )
     digests = np.frombuffer(joined_digests(start, _encoded_strings(vocabulary)), np.uint8)
     strings[:, 1:] = digests.reshape(-1, IDENTITY_BYTES - 1)
@@ -180,7 +194,9 @@ def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None =
 
 
 def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
-    """Return a keyed hash of each token, `NAME_BYTES` long: who has the key can test a guess, but not read a name.
+    """Return a keyed hash of each token, `NAME_BYTES` long.
+
+    With the key one can test a guess, but not read a name.
 
     Examples
     --------
@@ -194,7 +210,9 @@ def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
 
 
 def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> Words:
-    start = hashlib.blake2b(digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string")
+    start = hashlib.blake2b(
+        digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string"
+    )
     return np.frombuffer(joined_digests(start, encoded), "<u8").astype(np.uint64)
 
 
@@ -217,7 +235,9 @@ def _digest_list(start: Any, encoded: Iterable[bytes]) -> list[bytes]:
     return found
 
 
-def number_identities(words: Words, seed: int, key: bytes | None = None, name: str = "integers") -> NDArray[np.uint8]:
+def number_identities(
+    words: Words, seed: int, key: bytes | None = None, name: str = "integers"
+) -> NDArray[np.uint8]:
     """Return the identities of numbers given as 64-bit words.
 
     Shapes
@@ -232,8 +252,13 @@ def number_identities(words: Words, seed: int, key: bytes | None = None, name: s
     return identities
 
 
-def hash_numbers(words: Words, seed: int, key: bytes | None = None, name: str = "integers") -> Words:
-    """Return the hashes of numbers given as 64-bit words: mixed with the seed, or by SipHash under the key."""
+def hash_numbers(
+    words: Words, seed: int, key: bytes | None = None, name: str = "integers"
+) -> Words:
+    """Return the hashes of numbers given as 64-bit words.
+
+    They are mixed with the seed, or made by SipHash under the key.
+    """
     first, second = number_key(seed, key, name)
     if key is None:
         return mix(words ^ np.uint64(first)) ^ np.uint64(second)
@@ -241,7 +266,9 @@ def hash_numbers(words: Words, seed: int, key: bytes | None = None, name: str = 
 
 
 def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
-    """Return the numbers, as 64-bit words, that have these hashes without a key: `hash_numbers` backwards.
+    """Return the numbers, as 64-bit words, that have these hashes without a key.
+
+    This is `hash_numbers` backwards.
 
     Examples
     --------
@@ -251,21 +278,27 @@ def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
     array([                   7, 18446744073709551615], dtype=uint64)
     """
     first, second = number_key(seed, None, name)
-    words = _unshifted(hashes ^ np.uint64(second), 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    words = _unshifted(hashes ^ np.uint64(second), 31) * np.uint64(
+        pow(0x94D049BB133111EB, -1, 2**64)
+    )
     words = _unshifted(words, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
     return np.asarray(_unshifted(words, 30) ^ np.uint64(first), np.uint64)
 
 
 def _unshifted(words: Words, bits: int) -> Words:
     """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
-    return np.asarray(words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64)
+    return np.asarray(
+        words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64
+    )
 
 
 def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
     """Return the two words that `hash_numbers` mixes in or, with a secret key, hashes under."""
     if key is None:
         return key_words(seed, name)
-    digest = hashlib.blake2b(_secret(key) + _family(seed), digest_size=16, salt=name.encode()).digest()
+    digest = hashlib.blake2b(
+        _secret(key) + _family(seed), digest_size=16, salt=name.encode()
+    ).digest()
     first, second = struct.unpack("<QQ", digest)
     return first, second
 
@@ -287,14 +320,17 @@ def fold(columns: Sequence[Words], start: int) -> Words:
 
 
 def mix(words: Words) -> Words:
-    """Return the words well mixed: an invertible map of 64-bit words (the finaliser of SplitMix64)."""
+    """Return the words well mixed: an invertible map (the finaliser of SplitMix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(words ^ (words >> np.uint64(31)), np.uint64)
 
 
 def mix_one(word: int) -> int:
-    """Return `mix` of one word: for single rows, where NumPy's calls would take most of the time."""
+    """Return `mix` of one word.
+
+    It is for single rows, where NumPy's calls would take most of the time.
+    """
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _MASK
     return word ^ (word >> 31)
@@ -303,7 +339,8 @@ def mix_one(word: int) -> int:
 def siphash(words: Words, k0: int, k1: int) -> Words:
     """Return SipHash-2-4 of each word as an 8-byte little-endian message under the key (k0, k1).
 
-    By hand because hashlib has no SipHash and a call per integer would be slow; tested on the authors' vectors.
+    By hand because hashlib has no SipHash and a call per integer would be slow; tested on the
+    authors' vectors.
     """
     v = _sip_absorbed(words, k0, k1, 0)
     v[2] = v[2] ^ np.uint64(0xFF)
@@ -311,7 +348,10 @@ def siphash(words: Words, k0: int, k1: int) -> Words:
 
 
 def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
-    """Return SipHash-2-4-128 of each word as an 8-byte message under the key (k0, k1): the lower and the upper half."""
+    """Return SipHash-2-4-128 of each word as an 8-byte message under the key (k0, k1).
+
+    The two results are the lower and the upper half.
+    """
     v = _sip_absorbed(words, k0, k1, 0xEE)
     v[2] = v[2] ^ np.uint64(0xEE)
     low = _sip_finished(v)
@@ -320,7 +360,7 @@ def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
 
 
 def _sip_absorbed(words: Words, k0: int, k1: int, tweak: int) -> list[Words]:
-    """Return SipHash's state after the message; `tweak` says which of its two lengths of output is meant."""
+    """Return SipHash's state after the message; `tweak` says which length of output is meant."""
     first, second = np.uint64(k0), np.uint64(k1)
     v = [
         np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
@@ -361,7 +401,9 @@ def _rotate(words: Words, bits: int) -> Words:
 
 def _encode(feature: Feature) -> bytes:
     if isinstance(feature, tuple):
-        return b"".join(_length_prefixed(bytes([_kind(token)]) + _encode(token)) for token in feature)
+        return b"".join(
+            _length_prefixed(bytes([_kind(token)]) + _encode(token)) for token in feature
+        )
     if isinstance(feature, int):
         return struct.pack("<q", feature)
     if isinstance(feature, float):

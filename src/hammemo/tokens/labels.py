@@ -33,7 +33,9 @@ def label_array(y: Any) -> Array:
         labels = _checked_objects(labels)
     with warnings.catch_warnings():
         # Nearly as many labels as examples is usual here: a small batch of next tokens.
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        warnings.filterwarnings(
+            "ignore", "The number of unique classes is greater than 50%", UserWarning
+        )
         check_classification_targets(labels)
     return labels
 
@@ -41,7 +43,8 @@ def label_array(y: Any) -> Array:
 def _plainly_labels(y: Any) -> Array | None:
     """Return integers, or strings, as an array; None for all else.
 
-    Scikit-learn's checks refuse nothing of these, and take longer than a single example does to be learnt.
+    Scikit-learn's checks refuse nothing of these, and take longer than a single example does to be
+    learnt.
     """
     if type(y) is np.ndarray and y.ndim == 1 and len(y):
         if y.dtype.kind in "iubU" or (y.dtype.kind == "O" and set(map(type, y.tolist())) == {str}):
@@ -52,7 +55,10 @@ def _plainly_labels(y: Any) -> Array | None:
 
 
 def _plain(y: Any) -> Any:
-    """Return labels as a list or as an array of a type that scikit-learn keeps: of others it makes floats."""
+    """Return labels as a list, or as an array of a type that scikit-learn keeps.
+
+    It makes floats of others.
+    """
     refuse_masked(y, "y")
     if isinstance(y, (list, tuple)) or (hasattr(y, "columns") and hasattr(y, "shape")):
         return token_array(y)
@@ -60,20 +66,34 @@ def _plain(y: Any) -> Any:
         return np.asarray(y, object) if y.dtype.kind == "T" else np.asarray(y)
     if is_arrow(y):
         return read_arrow(y)
-    if isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype) or (hasattr(y, "null_count") and not y.null_count()):
+    if isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype) or (
+        hasattr(y, "null_count") and not y.null_count()
+    ):
         return y
-    return token_array(y.to_list() if hasattr(y, "to_list") else y.tolist())  # pandas' own types, or missing values
+    return token_array(
+        y.to_list() if hasattr(y, "to_list") else y.tolist()
+    )  # pandas' own types, or missing values
 
 
 def _checked_objects(labels: Array) -> Array:
-    """Refuse missing labels and mixtures, on which scikit-learn would fail with a message about something else.
+    """Refuse missing labels and mixtures.
+
+    Scikit-learn would fail on them with a message about something else.
 
     Numbers that NumPy has no common type for are returned as integers, if they are whole.
     """
     values = labels.tolist()
     for row, label in enumerate(values):
-        if label is None or label is np.ma.masked or type(label).__name__ == "NAType" or label != label:
-            raise ValueError(f"y holds {label} at row {row}: drop that row, or give it a label such as 'missing'.")
+        if (
+            label is None
+            or label is np.ma.masked
+            or type(label).__name__ == "NAType"
+            or label != label
+        ):
+            raise ValueError(
+                f"y holds {label} at row {row}: drop that row, or give it a label such as "
+                "'missing'."
+            )
     _refuse_mixture({isinstance(label, str): label for label in values})
     if not values or not all(isinstance(label, (int, float, np.number)) for label in values):
         return labels
@@ -81,20 +101,22 @@ def _checked_objects(labels: Array) -> Array:
     fraction = next((number for number in numbers if isinstance(number, float)), None)
     if fraction is not None:
         raise ValueError(
-            f"y holds {fraction} among whole numbers: labels are classes, not measurements. Convert all of them with "
+            f"y holds {fraction} among whole numbers: labels are classes, not measurements. "
+            "Convert all of them with "
             "str() if they are meant as classes."
         )
     return np.array(numbers, np.int64)
 
 
 def common_label_dtype(*parts: Array) -> np.dtype[Any]:
-    """Return the type that holds the labels of all parts, each value as it is, or refuse those that none holds.
+    """Return the type that holds the labels of all parts as they are; refuse if none does.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.labels import common_label_dtype
-    >>> common_label_dtype(np.array([2**53 + 1], np.uint64), np.array([-1]))  # NumPy would say float64
+    >>> # NumPy would say float64
+    >>> common_label_dtype(np.array([2**53 + 1], np.uint64), np.array([-1]))
     dtype('int64')
     """
     filled = [part for part in parts if len(part)]
@@ -108,14 +130,15 @@ def common_label_dtype(*parts: Array) -> np.dtype[Any]:
     largest = max((abs(int(end)) for part in whole for end in (part.min(), part.max())), default=0)
     if largest > MAX_EXACT:
         raise ValueError(
-            f"Some labels are floats, others whole numbers as large as {largest}, which no float holds exactly: make "
+            f"Some labels are floats, others whole numbers as large as {largest}, which no float "
+            "holds exactly: make "
             "all of them integers with astype(int), or strings with str()."
         )
     return dtype
 
 
 def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
-    """Return whether a type holds a label as it is, seen at a glance; False where one must look closer."""
+    """Return whether a type holds a label as it is; False where one must look closer."""
     if isinstance(label, str):
         return dtype.kind in "UO"
     if dtype == np.int64:
@@ -124,7 +147,9 @@ def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
 
 
 def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
-    """Return the type, or one that holds these numbers too where it does not: a stream's first labels may be small.
+    """Return the type, or a wider one that holds these numbers, too.
+
+    A stream's first labels may be small.
 
     Examples
     --------
@@ -146,13 +171,17 @@ def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[An
 def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
     if len(example_by_kind) > 1:
         raise ValueError(
-            f"Some labels are numbers like {example_by_kind[False]!r}, others strings like {example_by_kind[True]!r}: "
+            f"Some labels are numbers like {example_by_kind[False]!r}, others strings like "
+            f"{example_by_kind[True]!r}: "
             "scikit-learn cannot mix them. Convert all labels with str()."
         )
 
 
 def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> Array:
-    """Return labels in sorted order, in the type that they came in; one array for all who ask, which is read-only."""
+    """Return labels in sorted order, in the type that they came in.
+
+    All callers share one array, which is read-only.
+    """
     kind = "U" if dtype.kind == "U" else dtype.str  # a string's type is as wide as the longest
     made: Array | None = labels.as_arrays.get(kind)
     if made is None:
@@ -163,7 +192,9 @@ def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> Array:
 
 
 def most_frequent_labels(y: Array, number: int) -> list[Any]:
-    """Return this many of the most frequent labels, sorted; among equally frequent ones those that come first.
+    """Return this many of the most frequent labels, sorted.
+
+    Among equally frequent ones, those that come first are taken.
 
     Examples
     --------

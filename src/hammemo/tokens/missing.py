@@ -1,9 +1,9 @@
-"""Missing values of a table (None, NaN, pandas' NA and NaT), and what takes their place in a context.
+"""Missing values of a table (None, NaN, NA, NaT), and what takes their place in a context.
 
 Intervals and periods of pandas become their names here, too: `pd.cut` makes a column of intervals.
 
-- "token": one token of their own, `MISSING`, so that missing values match each other: that a value is missing can tell
-  something, as for learners that branch on it.
+- "token": one token of their own, `MISSING`, so that missing values match each other: that a value
+  is missing can tell something, as for learners that branch on it.
 - "empty": no token (:data:`hammemo.NO_TOKEN`), which matches nothing and casts no vote.
 - "refuse": nothing; they are refused where tokens are made of them.
 
@@ -66,8 +66,10 @@ def filled(array: Array, missing: str) -> Array:
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.missing import filled
-    >>> filled(np.array([["a", None]], object), "token").tolist(), filled(np.array([[1.0, 2.0]]), "token").tolist()
-    ([['a', '<missing>']], [[1.0, 2.0]])
+    >>> filled(np.array([["a", None]], object), "token").tolist()
+    [['a', '<missing>']]
+    >>> filled(np.array([[1.0, 2.0]]), "token").tolist()
+    [[1.0, 2.0]]
     """
     if array.dtype.kind in "mM" and np.isnat(array).all():  # a column of dates without any date
         array = np.full(array.shape, None, object)
@@ -84,7 +86,9 @@ def filled(array: Array, missing: str) -> Array:
     if array.dtype.kind == "f":
         lacking = np.isnan(array)
     else:
-        lacking = np.fromiter(map(is_missing, array.ravel().tolist()), bool, array.size).reshape(array.shape)
+        lacking = np.fromiter(map(is_missing, array.ravel().tolist()), bool, array.size).reshape(
+            array.shape
+        )
     if not lacking.any():
         return array
     replaced = array.astype(object)
@@ -98,11 +102,18 @@ def filled_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
     if set(map(type, found)) <= _PRESENT:
         return found
     found = [str(token) if _has_name(type(token)) else token for token in found]
-    return found if missing == "refuse" else [_token(missing) if is_missing(token) else token for token in found]
+    return (
+        found
+        if missing == "refuse"
+        else [_token(missing) if is_missing(token) else token for token in found]
+    )
 
 
 def _has_name(kind: type) -> bool:
-    """Return whether the text of values of this type is their name: intervals and periods of pandas."""
+    """Return whether the text of values of this type is their name.
+
+    It is that of intervals and periods of pandas.
+    """
     return kind.__name__ in ("Interval", "Period") and kind.__module__.split(".")[0] == "pandas"
 
 

@@ -1,15 +1,20 @@
-"""Wide tables of numbers: the numbers of a row are one token, of a size that its nonzero numbers decide.
+"""Wide tables of numbers: the numbers of a row are one token.
 
-A row of a table with thousands of columns is not thousands of tokens: most numbers of such tables are zero, or occur
-once. So a table with more than `MOST_PLAIN_COLUMNS` columns, all of them numbers, has contexts of one token, the
-*packed row*: a string with one character for each byte. It begins with its form:
+Its size follows from the nonzero numbers.
 
-- ``"s"``: the places of the nonzero numbers, ascending (4 bytes each), and then these numbers (8 bytes each);
+A row of a table with thousands of columns is not thousands of tokens: most numbers of such tables
+are zero, or occur once. So a table with more than `MOST_PLAIN_COLUMNS` columns, all of them
+numbers, has contexts of one token, the *packed row*: a string with one character for each byte. It
+begins with its form:
+
+- ``"s"``: the places of the nonzero numbers, ascending (4 bytes each), and then these numbers (8
+  bytes each);
 - ``"d"``: all numbers (8 bytes each).
 
-The shorter form is taken, the second one where both are equally long. So equal rows have equal tokens, whether they
-came as a sparse matrix, an array or a data frame, and everything that holds for tokens holds for packed rows: they are
-hashed, compared, kept, forgotten and saved. A missing number is NaN, an infinite one the largest number that there is.
+The shorter form is taken, the second one where both are equally long. So equal rows have equal
+tokens, whether they came as a sparse matrix, an array or a data frame, and everything that holds
+for tokens holds for packed rows: they are hashed, compared, kept, forgotten and saved. A missing
+number is NaN, an infinite one the largest number that there is.
 """
 
 from __future__ import annotations
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
 MOST_PLAIN_COLUMNS: Final = 500
 """Tables of numbers with more columns are packed.
 
-Up to here trees look at all columns, in a few seconds, and see effects of any shape. The columns of a packed table
-are chosen by lines, squares and products of two: waves, for example, are missed."""
+Up to here trees look at all columns, in a few seconds, and see effects of any shape. The columns of
+a packed table are chosen by lines, squares and products of two: waves, for example, are missed."""
 
 MOST_COLUMNS: Final = 2**20
 """The most columns of a table; a place takes 4 bytes, and sums over columns stay exact."""
@@ -135,7 +140,7 @@ def _pack_sparse(X: Any) -> list[str]:
 
 
 def _as_numbers(values: Array) -> Floats:
-    """Return numbers in their canonical form: finite or NaN, of which there is one, and with one zero."""
+    """Return numbers in their canonical form: finite or NaN, with one NaN and one zero."""
     numbers = values.astype(np.float64)
     if values.dtype.kind == "i":
         numbers[values == NO_TOKEN] = np.nan
@@ -154,7 +159,9 @@ def _pack(places: Ints, values: Floats, n_columns: int) -> str:
 
 
 def unpack_rows(contexts: Contexts, n_columns: int) -> NumberEntries:
-    """Return the numbers of contexts of packed rows; ValueError where a token is none of so many columns.
+    """Return the numbers of contexts of packed rows.
+
+    ValueError where a token is not one of so many columns.
 
     A position without a token holds zeros.
     """
@@ -199,7 +206,10 @@ def _unpack(token: str, n_columns: int) -> tuple[NDArray[np.int32], Floats]:
 
 
 def unpack_table(contexts: Contexts, n_columns: int) -> Floats:
-    """Return contexts of packed rows as a table: for few rows, and where all columns are needed; (m, columns)."""
+    """Return contexts of packed rows as a table (m, columns).
+
+    It is for few rows, and where all columns are needed.
+    """
     entries = unpack_rows(contexts, n_columns)
     table = np.zeros((len(entries), n_columns))
     table[entries.rows, entries.columns] = entries.values

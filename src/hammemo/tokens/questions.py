@@ -1,8 +1,9 @@
 """How what is compiled reads questions: as the model that it was compiled from reads them.
 
-A predictor, and a torch module made of one, has no parameters and no training rows, but it knows the columns of its
-model: how many there are, their names, and which of them are numbers. With these, `ReadsQuestions` accepts and refuses
-what the model accepts and refuses, by the same functions.
+A predictor, and a torch module made of one, has no parameters and no training rows, but it knows
+the columns of its model: how many there are, their names, and which of them are numbers. With
+these, `ReadsQuestions` accepts and refuses what the model accepts and refuses, by the same
+functions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class QuestionForm:
-    """What questions to a compiled model look like; the parameters that say how they are read (`ReadingRules`).
+    """What questions to a compiled model look like, and how they are read.
+
+    It has the parameters of `ReadingRules`.
 
     Parameters
     ----------
@@ -37,7 +40,8 @@ class QuestionForm:
     missing : str
         What takes the place of missing values.
     reads_tables : bool
-        Whether the model has the parameter `numeric`; without it, all columns are names, and sparse rows are refused.
+        Whether the model has the parameter `numeric`; without it, all columns are names, and sparse
+        rows are refused.
     """
 
     columns: Columns
@@ -46,12 +50,18 @@ class QuestionForm:
 
     @property
     def numeric(self) -> str | None:
-        """Which columns were asked to be numbers; what they are is settled, so only None has a meaning here."""
+        """Which columns are numbers by the user's word; only None has a meaning here.
+
+        What columns are is settled.
+        """
         return "auto" if self.reads_tables else None
 
     @property
     def kernel_is_automatic(self) -> bool:
-        """Whether whole numbers of lists and arrays are numbers; of no meaning where the columns are known."""
+        """Whether whole numbers of lists and arrays are numbers.
+
+        It has no meaning where the columns are known.
+        """
         return True
 
     def with_names(self, names: Iterable[str] | None) -> QuestionForm:
@@ -60,18 +70,23 @@ class QuestionForm:
         return replace(self, columns=replace(self.columns, names=named))
 
     def read_rows_in_order(self, rows: Sequence[Sequence[Any]]) -> Contexts:
-        """Return the contexts of lists of values in the order of the columns, which have no names to compare."""
+        """Return the contexts of lists of values in the order of the columns.
+
+        Such rows have no names to compare.
+        """
         kinds = self.columns.kinds
         if not self.columns.has_ordered:
             return contexts_of_length(rows, self.columns.n, self.missing)
-        return contexts_with_numbers(rows, kinds, self.missing, packed=self.columns.packed, zones=self.columns.zones)
+        return contexts_with_numbers(
+            rows, kinds, self.missing, packed=self.columns.packed, zones=self.columns.zones
+        )
 
 
 class ReadsQuestions:
     """What reads questions as a model does. A subclass sets `form`.
 
-    scikit-learn's checks of names and numbers of columns name the class of what they check, so their messages speak of
-    a Predictor.
+    scikit-learn's checks of names and numbers of columns name the class of what they check, so
+    their messages speak of a Predictor.
     """
 
     form: QuestionForm
@@ -86,7 +101,9 @@ class ReadsQuestions:
         """The names of the columns, where the model was fitted to any."""
         names = self.form.columns.names
         if names is None:
-            raise AttributeError("The model was fitted to columns without names, so there is no feature_names_in_.")
+            raise AttributeError(
+                "The model was fitted to columns without names, so there is no feature_names_in_."
+            )
         return names
 
     def __sklearn_tags__(self) -> Tags:
@@ -95,8 +112,8 @@ class ReadsQuestions:
     def read(self, X: Any) -> Contexts:
         """Return the checked contexts of a question, or refuse it with the error of the model.
 
-        A table of the right columns without rows has no answers; a model refuses it, as scikit-learn wants it of
-        estimators, but to a service it is an ordinary batch.
+        A table of the right columns without rows has no answers; a model refuses it, as
+        scikit-learn wants it of estimators, but to a service it is an ordinary batch.
         """
         columns = self.form.columns
         if _has_no_rows(X):
@@ -114,7 +131,10 @@ class ReadsQuestions:
         """Return the context of one row, a list of its values in the order of the columns."""
         try:
             return self.form.read_rows_in_order([row])
-        except (TypeError, ValueError):  # the way of a table takes longer, and has the words of the model
+        except (
+            TypeError,
+            ValueError,
+        ):  # the way of a table takes longer, and has the words of the model
             unnamed = copy.copy(self)
             unnamed.form = self.form.with_names(None)
             return unnamed.read([row])

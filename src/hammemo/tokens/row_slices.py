@@ -12,11 +12,16 @@ ROWS_AT_ONCE: Final = 2**15
 
 
 def row_slices(X: Any) -> list[Any]:
-    """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
+    """Return X in slices of bounded length.
+
+    So a question takes no more memory the longer it is.
+    """
     if sparse.issparse(X):
         sparse_rows: Any = X.tocsr()  # type: ignore[attr-defined]
         m = sparse_rows.shape[0]
-        return [sparse_rows[first : first + ROWS_AT_ONCE] for first in range(0, max(m, 1), ROWS_AT_ONCE)]
+        return [
+            sparse_rows[first : first + ROWS_AT_ONCE] for first in range(0, max(m, 1), ROWS_AT_ONCE)
+        ]
     if hasattr(X, "iloc"):
         rows = X.iloc
     elif isinstance(X, list) or (isinstance(X, np.ndarray) and X.ndim):

@@ -1,20 +1,22 @@
 """Streams of tokens cut into blocks, so that sliding windows never have to be held all at once.
 
-A *block* is a flat array of tokens in which pieces of documents follow one another. The first h tokens of a piece are
-context only; every later one is the target of the h tokens before it. A document that is longer than a block continues
-in the next one with its last h tokens repeated, so no window is lost, none is counted twice, and none crosses the
-boundary between two documents: the examples are those of :func:`hammemo.windows`, in any cutting.
+A *block* is a flat array of tokens in which pieces of documents follow one another. The first h
+tokens of a piece are context only; every later one is the target of the h tokens before it. A
+document that is longer than a block continues in the next one with its last h tokens repeated, so
+no window is lost, none is counted twice, and none crosses the boundary between two documents: the
+examples are those of :func:`hammemo.windows`, in any cutting.
 
 A uniform sample of rows that come batch by batch, in space that does not grow with their number.
 
-Every row draws a random number, and those with the smallest numbers are kept, in the order in which they came: so every
-set of that many rows is equally likely, and fewer rows are kept whole. How the rows are cut into batches changes
-nothing.
+Every row draws a random number, and those with the smallest numbers are kept, in the order in which
+they came: so every set of that many rows is equally likely, and fewer rows are kept whole. How the
+rows are cut into batches changes nothing.
 
-Documents of a table of events: one row an event, such as a click; one document a case, such as a visit.
+Documents of a table of events: one row an event, such as a click; one document a case, such as a
+visit.
 
-The events of a case are put in the order of their times; those of one moment keep the order of the table. Tables are
-data frames of pandas or polars, or tables of Arrow.
+The events of a case are put in the order of their times; those of one moment keep the order of the
+table. Tables are data frames of pandas or polars, or tables of Arrow.
 """
 
 from __future__ import annotations
@@ -28,7 +30,15 @@ import numpy as np
 
 from hammemo._arrays.integers import pieces
 from hammemo._versions import cached_property
-from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
+from hammemo.tokens.contexts import (
+    Contexts,
+    Examples,
+    check_window,
+    document,
+    joined,
+    refuse_masked,
+    window_filler,
+)
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 
@@ -74,15 +84,19 @@ class UniformSample:
         return self._rng.random(n)
 
     def may_stay(self, numbers: Floats) -> Bools:
-        """Return for which of these numbers a row could be kept; the other rows need not be made."""
+        """Return for which of these numbers a row could be kept; others need not be made."""
         full = len(self) == self._most
-        return numbers < self._numbers.max() if full and len(self) else np.full(len(numbers), not full)
+        return (
+            numbers < self._numbers.max() if full and len(self) else np.full(len(numbers), not full)
+        )
 
     def add(self, numbers: Floats, *columns: Array) -> None:
-        """Take rows with their numbers, and let go of those that have larger numbers than enough others."""
+        """Take rows with their numbers, and drop those with larger numbers than enough others."""
         numbers = np.append(self._numbers, numbers)
         if self.columns:
-            columns = tuple(joined([held, more]) for held, more in zip(self.columns, columns, strict=True))
+            columns = tuple(
+                joined([held, more]) for held, more in zip(self.columns, columns, strict=True)
+            )
         if len(numbers) > self._most:
             kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
             numbers, columns = numbers[kept], tuple(column[kept] for column in columns)
@@ -124,7 +138,9 @@ class Block:
         mask = np.asarray(self.tokens != NO_TOKEN)
         ends = np.append(self.starts[1:], len(self.tokens))
         if len(ends) < self.h:  # few pieces, long contexts: one slice each
-            for start, end in zip(self.starts.tolist(), np.minimum(self.starts + self.h, ends).tolist(), strict=True):
+            for start, end in zip(
+                self.starts.tolist(), np.minimum(self.starts + self.h, ends).tolist(), strict=True
+            ):
                 mask[start:end] = False
         else:
             for r in range(self.h):
@@ -133,18 +149,26 @@ class Block:
         return np.flatnonzero(mask)
 
     def examples(self, depth: int | None = None) -> Examples:
-        """Return the windows and their targets; with `depth`, only this many of the last tokens of each window."""
+        """Return the windows and their targets.
+
+        With `depth`, windows have only this many of their last tokens.
+        """
         places = self.targets()
         return Examples.of_arrays(self.contexts(places, depth), self.tokens[places])
 
     def batches(self, most: int) -> Iterator[Examples]:
-        """Yield the windows and their targets, contexts of about `most` tokens at a time; tokens are numbered once."""
+        """Yield the windows and their targets, contexts of about `most` tokens at a time.
+
+        Tokens are numbered once.
+        """
         vocabulary, ranks = factorize(self.tokens)
         places = self.targets()
         for part in pieces(len(places), max(1, most // self.h)):
             windows = ranks[places[part, None] + np.arange(-self.h, 0)]
             ones = np.ones(len(windows), np.int64)
-            yield Examples(Contexts.with_ranks(vocabulary, windows), ranks[places[part]], vocabulary, ones)
+            yield Examples(
+                Contexts.with_ranks(vocabulary, windows), ranks[places[part]], vocabulary, ones
+            )
 
     def contexts(self, places: Ints, depth: int | None = None) -> Array:
         """Return the h tokens before each of these places, or the last `depth` of them.
@@ -157,7 +181,9 @@ class Block:
 
 
 class WindowSample:
-    """A uniform sample (:mod:`hammemo.tokens.stream_blocks`) of the windows of blocks that pass through.
+    """A uniform sample of the windows of blocks that pass through.
+
+    See :mod:`hammemo.tokens.stream_blocks`.
 
     Parameters
     ----------
@@ -171,7 +197,8 @@ class WindowSample:
     --------
     >>> from hammemo.tokens.stream_blocks import WindowSample, stream_blocks
     >>> sample = WindowSample(3, seed=0)
-    >>> sum(len(block.targets()) for block in sample.through(stream_blocks([list("abcdefgh")], h=2)))
+    >>> blocks = stream_blocks([list("abcdefgh")], h=2)
+    >>> sum(len(block.targets()) for block in sample.through(blocks))
     6
     >>> len(sample.examples())
     3
@@ -214,6 +241,7 @@ def stream_blocks(
     h: int,
     starts: ArrayLike | None = None,
     short: str = "drop",
+    *,
     pad: Any = None,
     block_tokens: int = BLOCK_TOKENS,
     cases: Iterable[Any] | None = None,
@@ -223,8 +251,8 @@ def stream_blocks(
     Parameters
     ----------
     tokens : ndarray of shape (n,), or iterable of documents
-        A flat array of tokens (a memory-mapped one is read block by block), or documents as `windows` takes them, which
-        may come from a generator.
+        A flat array of tokens (a memory-mapped one is read block by block), or documents as
+        `windows` takes them, which may come from a generator.
     h : int
         Tokens per context.
     starts : array-like of int, optional
@@ -246,12 +274,16 @@ def stream_blocks(
     check_window(h, short, pad)
     if isinstance(tokens, (str, bytes)) or hasattr(tokens, "columns"):
         raise TypeError(
-            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable of documents, each a "
+            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable "
+            "of documents, each a "
             "sequence of tokens (text.split() for words, list(text) for characters)."
         )
     refuse_masked(tokens, "The stream")
     if cases is not None and _is_flat(tokens):
-        raise ValueError("cases= is for documents in an iterable, one id for each; this is a flat array of tokens.")
+        raise ValueError(
+            "cases= is for documents in an iterable, one id for each; this is a flat array of "
+            "tokens."
+        )
     if short == "drop" and _is_flat(tokens):
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return
@@ -270,11 +302,16 @@ def stream_blocks(
         yield _block(held, h, continues=continues, has_cases=cases is not None)
 
 
-def with_cases(documents: Iterator[Array], cases: Iterable[Any] | None) -> Iterator[tuple[Array, Any]]:
+def with_cases(
+    documents: Iterator[Array], cases: Iterable[Any] | None
+) -> Iterator[tuple[Array, Any]]:
     """Yield each document with the id of its case; with None where there are no cases."""
     for whole, case in zip_longest(documents, repeat(None, 0) if cases is None else cases):
         if cases is not None and (whole is None or case is None):
-            raise ValueError("cases= holds the id of each document's case: as many ids as documents, and never None.")
+            raise ValueError(
+                "cases= holds the id of each document's case: as many ids as documents, and never "
+                "None."
+            )
         yield whole, case
 
 
@@ -306,15 +343,20 @@ def _long_documents(tokens: Any, h: int) -> Iterator[Array]:
 
 def _too_short(number: int, length: int, h: int) -> ValueError:
     return ValueError(
-        f"Document {number} has {length} tokens, and a context of {h} with its label has {h + 1}: nothing of it would "
-        "be removed. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves such ones out."
+        f"Document {number} has {length} tokens, and a context of {h} with its label has {h + 1}: "
+        "nothing of it would "
+        "be removed. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves "
+        "such ones out."
     )
 
 
 def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[Array]:
     if not _is_flat(tokens):
         if starts is not None:
-            raise ValueError("starts is for a flat array; documents in an iterable have boundaries: leave out starts.")
+            raise ValueError(
+                "starts is for a flat array; documents in an iterable have boundaries: leave out "
+                "starts."
+            )
         yield from map(document, tokens)
         return
     edges = [*_checked_starts(starts, len(tokens)).tolist(), len(tokens)]
@@ -330,19 +372,28 @@ def _checked_starts(starts: ArrayLike | None, n: int) -> Ints:
     """Return where documents start, the first at 0, each once."""
     offsets = np.zeros(0, np.int64) if starts is None else np.asarray(starts)
     if offsets.ndim != 1 or (offsets.size and offsets.dtype.kind not in "iu"):
-        raise ValueError("starts is a flat array of whole numbers: the place of each document's first token.")
+        raise ValueError(
+            "starts is a flat array of whole numbers: the place of each document's first token."
+        )
     if len(offsets) and (int(offsets.min()) < 0 or int(offsets.max()) > n):
-        raise ValueError(f"starts holds {offsets.min()} to {offsets.max()}; the stream has {n} tokens.")
+        raise ValueError(
+            f"starts holds {offsets.min()} to {offsets.max()}; the stream has {n} tokens."
+        )
     return np.unique(np.append(offsets.astype(np.int64), 0))
 
 
 def _flat_blocks(tokens: Array, h: int, starts: Ints, block_tokens: int) -> Iterator[Block]:
-    """Yield blocks of an array without looking at each document: there may be millions of short ones."""
+    """Yield blocks of an array without looking at each document.
+
+    There may be millions of short ones.
+    """
     for first in range(0, len(tokens), block_tokens):
         begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
         inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, end)]
         continues = begin > 0 and starts[np.searchsorted(starts, begin, "right") - 1] != begin
-        yield Block(document(tokens[begin:end].copy()), np.append(0, inside - begin), h, bool(continues))
+        yield Block(
+            document(tokens[begin:end].copy()), np.append(0, inside - begin), h, bool(continues)
+        )
 
 
 def _pieces(whole: Array, h: int, filler: Array, space: int, block_tokens: int) -> Iterator[Array]:
@@ -359,35 +410,48 @@ def _pieces(whole: Array, h: int, filler: Array, space: int, block_tokens: int) 
 def _block(held: list[tuple[Array, Any]], h: int, *, continues: bool, has_cases: bool) -> Block:
     lengths = np.array([len(piece) for piece, _ in held], np.int64)
     cases = case_words([case for _, case in held]) if has_cases else None
-    return Block(joined([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases)
+    return Block(
+        joined([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases
+    )
 
 
 FRAME_CONTEXT: Final = 30
 """Tokens per context that a table of events is learnt with, where nothing is said."""
 
 
-def event_documents(frame: Any, case: str | None, item: str | None, time: str | None) -> tuple[list[Array], list[Any]]:
+def event_documents(
+    frame: Any, case: str | None, item: str | None, time: str | None
+) -> tuple[list[Array], list[Any]]:
     """Return the items of each case, in the order of time, and the ids of the cases.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from hammemo.tokens.stream_blocks import event_documents
-    >>> clicks = pd.DataFrame({"visit": [7, 3, 7, 7], "item": ["cup", "pen", "tea", "pot"], "at": [2, 1, 1, 3]})
+    >>> items = ["cup", "pen", "tea", "pot"]
+    >>> clicks = pd.DataFrame({"visit": [7, 3, 7, 7], "item": items, "at": [2, 1, 1, 3]})
     >>> documents, visits = event_documents(clicks, "visit", "item", "at")
     >>> [document.tolist() for document in documents], visits
     ([['pen'], ['tea', 'cup', 'pot']], [3, 7])
     """
     if case is None or item is None:
         raise ValueError(
-            "A table of events is learnt by its columns: say case=… (a visit), item=… (what is predicted) and, "
+            "A table of events is learnt by its columns: say case=… (a visit), item=… (what is "
+            "predicted) and, "
             "where rows are not in order, time=…"
         )
     if not hasattr(frame, "columns"):
-        raise TypeError(f"case=, item= and time= name columns of a data frame; this is a {type(frame).__name__}.")
+        raise TypeError(
+            "case=, item= and time= name columns of a data frame; this is a "
+            f"{type(frame).__name__}."
+        )
     ids, cases = np.unique(_column(frame, case), return_inverse=True)
     items = _column(frame, item)
-    order = np.argsort(cases, kind="stable") if time is None else np.lexsort((_moments(frame, time), cases))
+    order = (
+        np.argsort(cases, kind="stable")
+        if time is None
+        else np.lexsort((_moments(frame, time), cases))
+    )
     if not len(cases):
         return [], []
     if ids.dtype.kind in "mM":
@@ -398,9 +462,9 @@ def event_documents(frame: Any, case: str | None, item: str | None, time: str | 
 def case_words(ids: Sequence[Any]) -> Words:
     """Return a hash of 128 bits of the id of each case.
 
-    An id is a number, a string or anything that has a text; 5, 5.0 and "5" are the same. The hash depends on nothing
-    else, so that models with different seeds can be merged. It hides ids from a reader, not from a person who can guess
-    them.
+    An id is a number, a string or anything that has a text; 5, 5.0 and "5" are the same. The hash
+    depends on nothing else, so that models with different seeds can be merged. It hides ids from a
+    reader, not from a person who can guess them.
 
     Shapes
     ------
@@ -414,7 +478,8 @@ def case_words(ids: Sequence[Any]) -> Words:
     (True, False)
     """
     digests = b"".join(
-        blake2b(_id_text(case).encode(), digest_size=16, person=b"hammemo case").digest() for case in ids
+        blake2b(_id_text(case).encode(), digest_size=16, person=b"hammemo case").digest()
+        for case in ids
     )
     return np.frombuffer(digests, "<u8").astype(np.uint64).reshape(-1, 2)
 
@@ -437,9 +502,13 @@ def _column(frame: Any, name: str) -> Array:
     column = frame[name]
     found = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if found.dtype.kind in "OfmM":
-        lacking = np.fromiter(map(is_missing, found), bool) if found.dtype.kind == "O" else found != found
+        lacking = (
+            np.fromiter(map(is_missing, found), bool) if found.dtype.kind == "O" else found != found
+        )
         if lacking.any():
-            raise ValueError(f"Column {name!r} has no value in row {int(lacking.argmax())}: leave such rows out.")
+            raise ValueError(
+                f"Column {name!r} has no value in row {int(lacking.argmax())}: leave such rows out."
+            )
     if found.dtype.kind == "O" and len({type(value) for value in found.tolist()}) > 1:
         raise ValueError(f"Column {name!r} has values of several types: convert it to one.")
     return found
@@ -449,6 +518,7 @@ def _moments(frame: Any, name: str) -> Array:
     found = _column(frame, name)
     if found.dtype.kind not in "iufmM":
         raise ValueError(
-            f"Column {name!r} holds no times: convert it to numbers or dates, for example by pd.to_datetime."
+            f"Column {name!r} holds no times: convert it to numbers or dates, for example by "
+            "pd.to_datetime."
         )
     return found

@@ -1,12 +1,15 @@
-"""What the texts of a column say: numbers, dates of one format, or names; and which of them stand for missing values.
+"""What the texts of a column say: numbers, dates of one format, or names.
 
-A text file has only texts, so what a column holds follows from all of its texts. `TextEvidence` is what some rows say
-about it. Evidence of more rows is added with `plus`, in any order, so that files of any size and any number of parts
-give the same kinds:
+They also say which texts stand for missing values.
 
-- the *readings* of a column are those that all of its values allow, so readings of two parts are intersected;
-- texts such as ``NA`` (`NA_TEXTS`) say nothing about it. They are missing values where the column turns out to hold
-  numbers or dates, and names otherwise;
+A text file has only texts, so what a column holds follows from all of its texts. `TextEvidence` is
+what some rows say about it. Evidence of more rows is added with `plus`, in any order, so that files
+of any size and any number of parts give the same kinds:
+
+- the *readings* of a column are those that all of its values allow, so readings of two parts are
+  intersected;
+- texts such as ``NA`` (`NA_TEXTS`) say nothing about it. They are missing values where the column
+  turns out to hold numbers or dates, and names otherwise;
 - everything else is a sum, or a few texts with the lowest ones kept.
 
 A column that is probably misread has a hint: `TextEvidence.hint`.
@@ -28,7 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 NA_TEXTS: Final = (
-    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "?"),
+    *(
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "<NA>",
+        "?",
+    ),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """The texts that pandas reads as missing values, and ``?``, which many published tables have.
@@ -50,18 +65,24 @@ UNKNOWN: Final = "?"
 """The letter of a column without any value."""
 
 _MAX_OTHERS: Final = 6
-"""A column with more different texts than these that are neither numbers nor dates holds names: no doubt is left."""
+"""A column with more different texts than these that are neither numbers nor dates holds names: no
+doubt is left.
+"""
 
 _MOST_STRAYS: Final = 3
 _LEAST_NUMBERS: Final = 20
 _SHARE_OF_NUMBERS: Final = 0.9
-"""A column of names gets a hint if this share of at least so many values are numbers, and few texts are not."""
+"""A column of names gets a hint if this share of at least so many values are numbers, and few texts
+are not.
+"""
 
 _LEAST_COMPACT: Final = 5
 """A column of so many whole numbers, each of which is a date as eight digits, gets a hint."""
 
 _SHOWN_TEXTS: Final = 2
-_NUMBER_TEXT: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
+_NUMBER_TEXT: Final = re.compile(
+    r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII
+)
 _WHOLE_TEXT: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 _LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
 _PLAUSIBLE_COMPACT: Final = re.compile(r"(19|20)[0-9]{6}", re.ASCII)
@@ -114,7 +135,10 @@ class Doubt(StrEnum):
 
 
 class _Tally:
-    """Evidence while the texts of a batch are read: there may be 65,536 different ones in each column."""
+    """Evidence while the texts of a batch are read.
+
+    There may be 65,536 different ones in each column.
+    """
 
     def __init__(self, na: Collection[str]) -> None:
         self.na = na
@@ -177,16 +201,18 @@ class TextEvidence:
     Parameters
     ----------
     n_values, n_numbers, n_dates : int
-        How many values there are that are not missing, and how many of them are numbers and dates of any format.
+        How many values there are that are not missing, and how many of them are numbers and dates
+        of any format.
     readings : frozenset of str
         `NUMBER`, and the formats of dates, that all values allow.
     missing : tuple of (str, int)
         Which texts may stand for missing values, and how often each occurs.
     others : tuple of str, or None
-        The texts that are neither numbers nor dates; None if there are too many to doubt that they are names.
+        The texts that are neither numbers nor dates; None if there are too many to doubt that they
+        are names.
     shown : tuple of str
-        The lowest texts that are dates, for messages; the lowest whole numbers while all of them are dates as eight
-        digits.
+        The lowest texts that are dates, for messages; the lowest whole numbers while all of them
+        are dates as eight digits.
     is_typed : bool
         Whether the texts are strings of a format with types: they are names, whatever they say.
 
@@ -213,12 +239,14 @@ class TextEvidence:
 
     @classmethod
     def of_kind(cls, kind: str) -> TextEvidence:
-        """Return the evidence of a column whose values have a type, given the letter of its kind."""
+        """Return the evidence of a column whose values have a type, given its kind."""
         if kind == UNKNOWN:
             return NO_EVIDENCE
         if kind == ColumnKind.NUMBERS:
             return cls(n_values=1, n_numbers=1, readings=_NUMBER_ONLY)
-        return cls(n_values=1, n_dates=1, readings=DATES) if kind == ColumnKind.DATES else NAMES_ONLY
+        return (
+            cls(n_values=1, n_dates=1, readings=DATES) if kind == ColumnKind.DATES else NAMES_ONLY
+        )
 
     @classmethod
     def of_texts(cls, values: Iterable[str | None], na: Collection[str]) -> TextEvidence:
@@ -256,13 +284,19 @@ class TextEvidence:
         )
 
     def without_numbers(self) -> TextEvidence:
-        """Return the evidence of strings in a format that has numbers: they may be dates, but are no numbers."""
+        """Return the evidence of strings in a format that has numbers.
+
+        They may be dates, but are no numbers.
+        """
         if not self.n_values:
             return self
         return replace(self, readings=_NOTHING if self.n_numbers else self.readings & _NOT_COMPACT)
 
     def as_dates(self) -> TextEvidence:
-        """Return the evidence of a column that the user says holds dates; a value that is none is refused later."""
+        """Return the evidence of a column that the user says holds dates.
+
+        A value that is none is refused later.
+        """
         if not self.n_values:
             return self
         return replace(TextEvidence.of_kind(ColumnKind.DATES), missing=self.missing)

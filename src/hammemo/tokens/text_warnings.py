@@ -1,8 +1,8 @@
 """Warnings of strings in frames, arrays and lists that are probably numbers or dates.
 
-In Python a string is a name: the user has made it one, so it is not read as anything else. But near numbers and dates
-are not alike as names, and models of them are much worse. So one warning names the column, its values and the line that
-converts it.
+In Python a string is a name: the user has made it one, so it is not read as anything else. But near
+numbers and dates are not alike as names, and models of them are much worse. So one warning names
+the column, its values and the line that converts it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _FIRST_LOOK: Final = 200
 _MANY_ROWS: Final = 50
 _MANY_TEXTS: Final = 20
 _MANY_CODES: Final = 100
-"""From so many different fractions, or whole numbers, on: fewer strings may be codes, such as days of a month."""
+"""From so many different fractions, or whole numbers, on: fewer strings may be codes, such as days
+of a month.
+"""
 
 _FEW_TEXTS: Final = 5
 """The same for fractions beside texts of missing values, which codes rarely have, and for dates."""
@@ -40,7 +42,9 @@ _NA: Final = frozenset(NA_TEXTS)
 
 
 def warn_of_texts(columns: list[Array], kinds: ColumnKinds, names: Sequence[Any] | None) -> bool:
-    """Warn once of columns of names whose values are numbers or dates as strings; return whether there was a warning.
+    """Warn once of columns of names whose values are numbers or dates as strings.
+
+    Return whether there was a warning.
 
     Parameters
     ----------
@@ -100,8 +104,13 @@ def _advise(values: list[Any], column: str) -> str | None:
     return _advise_numbers(texts, others, evidence, column)
 
 
-def _advise_numbers(texts: list[str], others: list[Any], evidence: TextEvidence, column: str) -> str | None:
-    """Return the advice for a column of numbers, as strings or beside strings that stand for missing values."""
+def _advise_numbers(
+    texts: list[str], others: list[Any], evidence: TextEvidence, column: str
+) -> str | None:
+    """Return the advice for a column of numbers that are strings, or stand beside strings.
+
+    The strings beside numbers stand for missing values.
+    """
     numbers = {text for text in texts if text.strip() and text.strip() not in _NA}
     if evidence.missing:
         least = _MANY_TEXTS if all(text.strip().isdecimal() for text in numbers) else _FEW_TEXTS
@@ -111,7 +120,8 @@ def _advise_numbers(texts: list[str], others: list[Any], evidence: TextEvidence,
         missing = quote_texts(text for text, _ in evidence.missing)
         return (
             f"numbers{as_strings} and {missing}, so it is read as names: convert it with "
-            f"{column} = pd.to_numeric({column}, errors=\"coerce\"), or say numeric='none' if names are meant."
+            f"{column} = pd.to_numeric({column}, errors=\"coerce\"), or say numeric='none' if "
+            "names are meant."
         )
     if others or len(texts) < _MANY_ROWS:
         return None
@@ -119,7 +129,8 @@ def _advise_numbers(texts: list[str], others: list[Any], evidence: TextEvidence,
     if len(numbers) < least:
         return None
     return (
-        "numbers as strings, which are read as names: convert it with astype(float), or say numeric='none' if names "
+        "numbers as strings, which are read as names: convert it with astype(float), or say "
+        "numeric='none' if names "
         "are meant."
     )
 
@@ -135,10 +146,16 @@ def _advise_dates(texts: list[str], evidence: TextEvidence, column: str) -> str 
         line = _convert_dates(column, chosen, evidence)
         return f"dates as strings, such as {shown}, so it is read as names: convert it with {line}."
     if not evidence.readings:
-        return f"dates as strings in more than one format, such as {shown}, so it is read as names: write all alike."
-    lines = " or ".join(_convert_dates(column, written, evidence) for written in sorted(evidence.readings))
+        return (
+            f"dates as strings in more than one format, such as {shown}, so it is read as names: "
+            "write all alike."
+        )
+    lines = " or ".join(
+        _convert_dates(column, written, evidence) for written in sorted(evidence.readings)
+    )
     return (
-        f"dates as strings, such as {shown}, that do not say which number is the day or which century is meant, so it "
+        f"dates as strings, such as {shown}, that do not say which number is the day or which "
+        "century is meant, so it "
         f"is read as names: convert it with {lines}."
     )
 

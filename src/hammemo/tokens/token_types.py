@@ -1,8 +1,8 @@
 """Whether each column held numbers or strings when it was learnt, and what differs in a query.
 
-``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and queried as strings matches nothing, and the
-answer changes without an error. So a model notes the type of the tokens of each column. A stream has one type for all
-its positions.
+``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and queried as strings
+matches nothing, and the answer changes without an error. So a model notes the type of the tokens of
+each column. A stream has one type for all its positions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LOOKED_AT: Final = 8
 """Rows of a question that are looked at."""
 
 
-_NUMBERS, _STRINGS, _UNKNOWN = TokenType  # for single questions: to look up a member takes time in Python 3.11
+_NUMBERS, _STRINGS, _UNKNOWN = (
+    TokenType  # for single questions: to look up a member takes time in Python 3.11
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class TokenTypes(Cached):
     --------
     >>> from hammemo.tokens.contexts import Contexts
     >>> from hammemo.tokens.token_types import TokenTypes
-    >>> [kind.name for kind in TokenTypes.from_contexts(Contexts.of([["a", 1, "a"], ["b", 2.5, 1]])).types]
+    >>> contexts = Contexts.of([["a", 1, "a"], ["b", 2.5, 1]])
+    >>> [token_type.name for token_type in TokenTypes.from_contexts(contexts).types]
     ['STRINGS', 'NUMBERS', 'UNKNOWN']
     """
 
@@ -54,12 +57,18 @@ class TokenTypes(Cached):
 
     @classmethod
     def from_contexts(cls, contexts: Contexts, n_columns: int | None = None) -> TokenTypes:
-        """Return the types of the columns of contexts, or of all positions together where `n_columns` is one."""
+        """Return the types of the columns of contexts.
+
+        With `n_columns` one, it is the type of all positions together.
+        """
         return cls(_find_types(contexts, contexts.h if n_columns is None else n_columns))
 
     @classmethod
     def from_kinds(cls, kinds: ColumnKinds) -> TokenTypes:
-        """Return what a model from a file knows: which columns are numbers or dates, but not what names are."""
+        """Return what a model from a file knows: which columns are ordered.
+
+        What names are, a file does not say.
+        """
         return cls(tuple(_UNKNOWN if kind is NAMES else _NUMBERS for kind in kinds))
 
     @cached_property
@@ -77,11 +86,17 @@ class TokenTypes(Cached):
         return TokenTypes(tuple(mine if mine is theirs else _UNKNOWN for mine, theirs in pairs))
 
     def differences(
-        self, contexts: Contexts, names: Sequence[Any] | Array | None, kinds: ColumnKinds | None = None
+        self,
+        contexts: Contexts,
+        names: Sequence[Any] | Array | None,
+        kinds: ColumnKinds | None = None,
     ) -> dict[int, str]:
-        """Return a sentence for each column that holds another type in these contexts; missing values have none.
+        """Return a sentence for each column that has another type in these contexts.
 
-        `kinds` says which columns are numbers or dates in cells: what is none counts as missing there.
+        Missing values have no type.
+
+        `kinds` says which columns are numbers or dates in cells: what is none counts as missing
+        there.
         """
         if contexts.integers is not None and not self.has_strings:
             return {}  # what most questions are: nothing is looked at
@@ -96,20 +111,29 @@ class TokenTypes(Cached):
             if learnt is now or _UNKNOWN in (learnt, now):
                 continue
             shown = column if names is None else repr(names[column])
-            where = "The stream" if names is None and len(self.types) < contexts.h else f"Column {shown}"
+            where = (
+                "The stream"
+                if names is None and len(self.types) < contexts.h
+                else f"Column {shown}"
+            )
             held, asked_with = (kind.name.lower() for kind in (learnt, now))
             value = _first_value(contexts[:_LOOKED_AT], column, len(self.types), now)
             asked_with += f" such as {value!r}"
             why = "a number and a string are never equal, so nothing that was learned of it matches"
             if kinds is not None and len(kinds) == len(self.types) and kinds[column] is not NAMES:
                 held, why = kinds[column].word, "they count as missing"
-            what = f"{where} held {held} when it was learned, and is queried with {asked_with}: {why}."
+            what = (
+                f"{where} held {held} when it was learned, and is queried with {asked_with}: {why}."
+            )
             found[column] = f"{what} Convert it to the type that it had."
         return found
 
 
 def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
-    """Warn of columns that `warned` does not hold, and add them: one of several threads that ask warns."""
+    """Warn of columns that `warned` does not hold, and add them.
+
+    If several threads ask at once, one of them warns.
+    """
     for column, sentence in sentences.items():
         mark = object()
         if warned.setdefault(column, mark) is mark:  # one store in C
@@ -117,10 +141,17 @@ def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
 
 
 def find_user_level() -> int:
-    """Return how many calls above the caller this package was called: questions come in several ways."""
+    """Return how many calls above the caller this package was called.
+
+    Questions come in several ways.
+    """
     here, level = inspect.currentframe(), 1
     frame = None if here is None else here.f_back
-    while frame is not None and frame.f_back is not None and frame.f_globals["__name__"].startswith("hammemo."):
+    while (
+        frame is not None
+        and frame.f_back is not None
+        and frame.f_globals["__name__"].startswith("hammemo.")
+    ):
         frame, level = frame.f_back, level + 1
     return level
 
@@ -130,7 +161,11 @@ def _first_value(contexts: Contexts, column: int, n_columns: int, kind: TokenTyp
     vocabulary = contexts.vocabulary
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
     ranks = contexts.ranks.reshape(-1, n_columns)[:, column]
-    values = (vocabulary.at(int(rank)) for rank in ranks if rank >= 0 and (rank < n_numbers) == (kind is _NUMBERS))
+    values = (
+        vocabulary.at(int(rank))
+        for rank in ranks
+        if rank >= 0 and (rank < n_numbers) == (kind is _NUMBERS)
+    )
     return next(value for value in values if value != MISSING)
 
 
@@ -139,7 +174,11 @@ def _find_types(contexts: Contexts, n_columns: int) -> tuple[TokenType, ...]:
         return (_NUMBERS,) * n_columns
     vocabulary, ranks = contexts.vocabulary, contexts.ranks.reshape(-1, n_columns)
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
-    numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)  # rank -1, no token, reads the last entry
+    numbers = np.append(
+        np.arange(len(vocabulary)) < n_numbers, False
+    )  # rank -1, no token, reads the last entry
     strings = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
     has = zip(*(np.any(kind[ranks], axis=0).tolist() for kind in (numbers, strings)), strict=True)
-    return tuple(_UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has)
+    return tuple(
+        _UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has
+    )

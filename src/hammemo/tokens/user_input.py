@@ -1,8 +1,9 @@
 """User input is converted and checked here, once; everything behind trusts the result.
 
-A question becomes :class:`~hammemo.tokens.contexts.Contexts`. Rows to learn or to forget become :class:`CheckedRows`:
-copies, so nothing that is learnt changes when the caller writes into the arrays later, or at the same time. A question
-stores nothing, so its integers are not copied; compiled loops check every number that they use as an index.
+A question becomes :class:`~hammemo.tokens.contexts.Contexts`. Rows to learn or to forget become
+:class:`CheckedRows`: copies, so nothing that is learnt changes when the caller writes into the
+arrays later, or at the same time. A question stores nothing, so its integers are not copied;
+compiled loops check every number that they use as an index.
 """
 
 from __future__ import annotations
@@ -94,19 +95,26 @@ class CheckedRows:
         columns: Columns | None,
         X: Any,
         y: Any,
+        *,
         sample_weight: ArrayLike | None = None,
         read_targets: Callable[[Any], Array] = label_array,
     ) -> CheckedRows:
-        """Return rows after scikit-learn's checks; without columns, the rows say what their columns are.
+        """Return rows after scikit-learn's checks.
 
-        In the second case the estimator takes the number and the names of columns. `read_targets` checks y.
+        Without columns, the rows say what their columns are.
+
+        In the second case the estimator takes the number and the names of columns. `read_targets`
+        checks y.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.tokens.user_input import CheckedRows
         >>> clf = MemoryClassifier()
-        >>> rows = CheckedRows.from_user(clf, clf.settings(), None, [["a", "1"], ["b", None]], ["x", "y"], [1, 0])
+        >>> X = [["a", "1"], ["b", None]]
+        >>> rows = CheckedRows.from_user(
+        ...     clf, clf.settings(), None, X, ["x", "y"], sample_weight=[1, 0]
+        ... )
         >>> rows.tokens.tolist(), len(rows.examples())
         ([['a', '1'], ['b', '<missing>']], 1)
         """
@@ -121,7 +129,9 @@ class CheckedRows:
             return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
     def __getitem__(self, chosen: Array) -> CheckedRows:
-        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns)
+        return CheckedRows(
+            self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns
+        )
 
 
 def joined_rows(batches: list[CheckedRows]) -> CheckedRows:
@@ -130,11 +140,15 @@ def joined_rows(batches: list[CheckedRows]) -> CheckedRows:
         return batches[0]
     tokens, labels = ([getattr(batch, name) for batch in batches] for name in ("tokens", "labels"))
     if len({part.dtype.kind for part in tokens}) > 1:
-        tokens = [part.astype(object) for part in tokens]  # NumPy would make floats of whole numbers
+        # NumPy would make floats of whole numbers
+        tokens = [part.astype(object) for part in tokens]
     counts = np.concatenate([batch.counts for batch in batches])
     common = common_label_dtype(*labels)
     return CheckedRows(
-        np.concatenate(tokens), np.concatenate([part.astype(common) for part in labels]), counts, batches[0].columns
+        np.concatenate(tokens),
+        np.concatenate([part.astype(common) for part in labels]),
+        counts,
+        batches[0].columns,
     )
 
 
@@ -164,12 +178,18 @@ TOKEN_RULES: Final[ReadingRules] = _TokenRules()
 
 
 def taken_columns(estimator: Any) -> Columns:
-    """Return the number and the names of columns that scikit-learn's checks gave to an estimator."""
-    return Columns.from_count(int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None))
+    """Return the columns that scikit-learn's checks gave to an estimator: number and names."""
+    return Columns.from_count(
+        int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None)
+    )
 
 
-def asked_contexts(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
-    """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns.
+def asked_contexts(
+    estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any
+) -> Contexts:
+    """Return the contexts of a question to an estimator, after scikit-learn's checks.
+
+    They are of shape, names and columns.
 
     Without columns, the estimator takes those of X.
     """
@@ -181,7 +201,9 @@ def asked_contexts(estimator: Any, rules: ReadingRules, columns: Columns | None,
         return Contexts(_table(estimator, rules, columns, X)[1])
     has_ordered = columns.has_ordered
     plain = _plain_rows(X, columns.kinds) if has_ordered else _plain_tokens(X)
-    if _is_plain(columns, plain) and (plain is not X or (not has_ordered and plain.dtype.kind in "iu")):
+    if _is_plain(columns, plain) and (
+        plain is not X or (not has_ordered and plain.dtype.kind in "iu")
+    ):
         with _located(plain, None):
             return Contexts(plain)
     _, table = _table(estimator, rules, columns, X)
@@ -193,18 +215,22 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
     """Return the contexts of a question to what knows only how many tokens a context has."""
     contexts = Contexts.of(X, missing)
     if contexts.h != h:
-        raise ValueError(f"The model was fitted on rows of {h} values; those of X have {contexts.h}.")
+        raise ValueError(
+            f"The model was fitted on rows of {h} values; those of X have {contexts.h}."
+        )
     return contexts
 
 
 def contexts_with_numbers(
     X: Any, kinds: ColumnKinds, missing: str, *, packed: bool = False, zones: Zones | None = None
 ) -> Contexts:
-    """Return the contexts of a question, where only the kinds of the columns and the zones of times are known."""
+    """Return the contexts of a question, given only the kinds and zones of the columns."""
     if packed:
         n = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0]) if len(X) else 0
         if n != len(kinds):
-            raise ValueError(f"The model was fitted on tables of {len(kinds):,} columns; X has {n:,}.")
+            raise ValueError(
+                f"The model was fitted on tables of {len(kinds):,} columns; X has {n:,}."
+            )
         return Contexts(pack_table(X, missing, None))
     columns = table_columns(X)
     if columns is None or len(columns) != len(kinds):
@@ -222,7 +248,10 @@ def _table(
     y: Any = "no_validation",
     learning: bool = False,
 ) -> tuple[Columns, Array]:
-    """Return the columns, and X as an array of tokens after scikit-learn's checks of shape, feature names and count."""
+    """Return the columns, and X as an array of tokens, after scikit-learn's checks.
+
+    They are of shape, feature names and count.
+    """
     refuse_other_tables(X)
     packs = _packs(rules, X) if known is None else known.packed
     if packs:
@@ -244,7 +273,8 @@ def _table(
         array: Array = check_array(
             values,
             dtype=None,
-            ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
+            # tokens are checked, with better advice, when they are factorized
+            ensure_all_finite=False,
             estimator=estimator,
             input_name="X",
         )
@@ -256,13 +286,17 @@ def _table(
     found = _as_taken(estimator, found, reset=reset)
     if known is None and rules.kernel_is_automatic and _all_are_numbers(found):
         return found.as_packed(), pack_table(X, rules.missing, found.list_names())
-    tokens = tokens_of(listed, found.kinds, rules.missing, found.list_names(), learning=learning, zones=found.zones)
+    tokens = tokens_of(
+        listed, found.kinds, rules.missing, found.list_names(), learning=learning, zones=found.zones
+    )
     return found, tokens
 
 
 def _packs(rules: ReadingRules, X: Any) -> bool:
-    """Return whether a table that is learned first is wide, and all of its columns are numbers by their types."""
-    is_automatic = rules.kernel_is_automatic and isinstance(rules.numeric, str) and rules.numeric == "auto"
+    """Return whether a first table is wide, and has only numbers by the types of its columns."""
+    is_automatic = (
+        rules.kernel_is_automatic and isinstance(rules.numeric, str) and rules.numeric == "auto"
+    )
     return is_automatic and is_wide_table(X) and as_numbers_by_type(X) is not None
 
 
@@ -274,7 +308,7 @@ def _all_are_numbers(columns: Columns) -> bool:
 def _packed_table(
     estimator: Any, rules: ReadingRules, known: Columns | None, X: Any, *, y: Any
 ) -> tuple[Columns, Array]:
-    """Return the columns, and the packed rows of X after scikit-learn's checks of names and shape."""
+    """Return the columns, and the packed rows of X, after scikit-learn's checks."""
     is_frame, reset = hasattr(X, "columns"), known is None
     names = column_names(X) if is_frame else None
     refuse_masked(X, "X")
@@ -292,7 +326,7 @@ def _packed_table(
 
 
 def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
-    """Return columns with the number and the names that scikit-learn's check has given to the estimator."""
+    """Return columns with the names that scikit-learn's check gave to the estimator."""
     if not reset:
         return columns
     taken = taken_columns(estimator)
@@ -303,7 +337,7 @@ def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
 
 
 def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> Columns:
-    """Return the columns of a table that is learnt first, of kinds that its values show; names come later."""
+    """Return the columns of a first table, of kinds that its values show; names come later."""
     if not listed:
         return Columns(())
     evidence = evidence_of(rules, X, listed)
@@ -318,9 +352,13 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
     return Columns(kinds).with_types_of(evidence)
 
 
-def warn_of_names(rules: ReadingRules, X: Any, columns: list[Array], kinds: ColumnKinds, places: Set[int]) -> None:
-    """Warn of strings in some columns of names, whose first values these are, that are probably not meant as names."""
-    if not (isinstance(rules.numeric, str) and rules.numeric == "auto" and rules.kernel_is_automatic):
+def warn_of_names(
+    rules: ReadingRules, X: Any, columns: list[Array], kinds: ColumnKinds, places: Set[int]
+) -> None:
+    """Warn of first strings in some columns of names that are probably not meant as names."""
+    if not (
+        isinstance(rules.numeric, str) and rules.numeric == "auto" and rules.kernel_is_automatic
+    ):
         return
     # a column of another kind gets no warning
     kinds = tuple(kind if j in places else NUMBERS for j, kind in enumerate(kinds))
@@ -331,17 +369,29 @@ def warn_of_names(rules: ReadingRules, X: Any, columns: list[Array], kinds: Colu
 
 def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
     """Return what the columns of a table show of their kinds."""
-    return Evidence.of_columns(columns, has_types=_has_types(rules, X), categories=category_places(X))
+    return Evidence.of_columns(
+        columns, has_types=_has_types(rules, X), categories=category_places(X)
+    )
 
 
 def _has_types(rules: ReadingRules, X: Any) -> bool:
-    """Return whether whole numbers in X are numbers: in data frames, and wherever the kernel is automatic."""
+    """Return whether whole numbers in X are numbers.
+
+    They are in data frames, and wherever the kernel is automatic.
+    """
     return hasattr(X, "columns") or rules.kernel_is_automatic
 
 
 def _plain_tokens(X: Any) -> Any:
-    """Return lists of integers and strings, all of one length, as an array; everything else as it is."""
-    if type(X) is not list or not X or any(type(row) is not list or len(row) != len(X[0]) for row in X):
+    """Return lists of integers and strings, all of one length, as an array.
+
+    Everything else is returned as it is.
+    """
+    if (
+        type(X) is not list
+        or not X
+        or any(type(row) is not list or len(row) != len(X[0]) for row in X)
+    ):
         return X
     kinds = set().union(*(map(type, row) for row in X))
     if kinds == {int}:
@@ -357,12 +407,21 @@ def _plain_tokens(X: Any) -> Any:
 
 
 def _plain_rows(X: Any, kinds: ColumnKinds) -> Any:
-    """Return lists of finite numbers and strings, of the kinds of the columns, as an array; all else as it is."""
-    if type(X) is not list or not X or any(type(row) is not list or len(row) != len(kinds) for row in X):
+    """Return lists of finite numbers and strings that fit the kinds as an array.
+
+    Everything else is returned as it is.
+    """
+    if (
+        type(X) is not list
+        or not X
+        or any(type(row) is not list or len(row) != len(kinds) for row in X)
+    ):
         return X
     if not all(all(map(is_own_token, row, kinds)) for row in X):
         return X
-    array = np.empty((len(X), len(kinds)), np.float64 if all(kind is NUMBERS for kind in kinds) else object)
+    array = np.empty(
+        (len(X), len(kinds)), np.float64 if all(kind is NUMBERS for kind in kinds) else object
+    )
     array[:] = X
     return array
 
@@ -370,7 +429,8 @@ def _plain_rows(X: Any, kinds: ColumnKinds) -> Any:
 def _is_plain(columns: Columns, X: Any) -> bool:
     """Return whether X is an array of the shape that a fitted model without column names takes.
 
-    Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an answer.
+    Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an
+    answer.
     """
     return (
         type(X) is np.ndarray

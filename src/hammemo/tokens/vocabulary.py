@@ -1,12 +1,14 @@
 """What a token is, settled once for the whole library.
 
-A token is an integer, a finite float or a string, and two tokens are the same when Python calls them equal: ``3``,
-``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another. Missing values (None, NaN) are no tokens
-and are refused here; what takes their place in a table is decided before (``hammemo.tokens.missing``).
+A token is an integer, a finite float or a string, and two tokens are the same when Python calls
+them equal: ``3``, ``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another.
+Missing values (None, NaN) are no tokens and are refused here; what takes their place in a table is
+decided before (``hammemo.tokens.missing``).
 
-A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats, strings; each ascending),
-so that a set of tokens has one form, in whichever order they came. :func:`factorize` turns an array of tokens into
-their vocabulary and their ranks in it; everything downstream works on ranks.
+A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats,
+strings; each ascending), so that a set of tokens has one form, in whichever order they came.
+:func:`factorize` turns an array of tokens into their vocabulary and their ranks in it; everything
+downstream works on ranks.
 """
 
 from __future__ import annotations
@@ -32,13 +34,18 @@ Token: TypeAlias = int | float | str
 NO_TOKEN: Final = -(2**63)
 """The value that marks a position without a token: it matches nothing and casts no vote.
 
-It is the smallest 64-bit integer, so that integer arrays, float arrays and object arrays can all hold it.
+It is the smallest 64-bit integer, so that integer arrays, float arrays and object arrays can all
+hold it.
 """
 
 _INT_LIMIT: Final = 2**63
 _MAX_LISTED: Final = 64
 """Integers up to which an array is factorized as a list."""
-_NO_INTS, _NO_FLOATS, _NO_STRINGS = np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, object)
+_NO_INTS, _NO_FLOATS, _NO_STRINGS = (
+    np.empty(0, np.int64),
+    np.empty(0, np.float64),
+    np.empty(0, object),
+)
 _TOKEN_TYPES: Final = {int, float, str, bool}
 _MISSING_ADVICE: Final = (
     "Replace it by a token such as 'missing' if missing values should match each other, "
@@ -71,14 +78,18 @@ def as_token(value: Any) -> Token:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
     raise TypeError(
-        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or a number: convert "
+        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or "
+        "a number: convert "
         "it, for example with str(), or leave it out."
     )
 
 
 def _integer_token(value: int) -> int:
     if not -_INT_LIMIT <= value < _INT_LIMIT:
-        raise ValueError(f"The integer token {value} does not fit in 64 bits. Use str() to make it a string token.")
+        raise ValueError(
+            f"The integer token {value} does not fit in 64 bits. Use str() to make it a string "
+            "token."
+        )
     return value
 
 
@@ -86,7 +97,9 @@ def _float_token(value: float) -> Token:
     if value != value:
         raise ValueError(f"NaN is not a token. {_MISSING_ADVICE}")
     if value in (float("inf"), float("-inf")):
-        raise ValueError("inf is not a token: tokens are finite. Replace it by a string token such as 'inf'.")
+        raise ValueError(
+            "inf is not a token: tokens are finite. Replace it by a string token such as 'inf'."
+        )
     return int(value) if value.is_integer() and -_INT_LIMIT <= value < _INT_LIMIT else value
 
 
@@ -109,7 +122,9 @@ class Vocabulary(Cached):
     [2, -1]
     """
 
-    def __init__(self, ints: Ints | None = None, floats: Floats | None = None, strings: Array | None = None) -> None:
+    def __init__(
+        self, ints: Ints | None = None, floats: Floats | None = None, strings: Array | None = None
+    ) -> None:
         self.ints = _NO_INTS if ints is None else ints
         self.floats = _NO_FLOATS if floats is None else floats
         self.strings = _NO_STRINGS if strings is None else strings
@@ -120,7 +135,11 @@ class Vocabulary(Cached):
         return factorize(object_array(tokens))[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"ints": self.ints, "floats": self.floats, "strings": self.strings}  # caches are made again
+        return {
+            "ints": self.ints,
+            "floats": self.floats,
+            "strings": self.strings,
+        }  # caches are made again
 
     def __len__(self) -> int:
         return len(self.ints) + len(self.floats) + len(self.strings)
@@ -143,7 +162,8 @@ class Vocabulary(Cached):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and all(
-            np.array_equal(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)
+            np.array_equal(mine, theirs)
+            for mine, theirs in zip(self._parts(), other._parts(), strict=True)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -176,7 +196,12 @@ class Vocabulary(Cached):
             return other
         if len(self) < len(other):
             return other.union(self)
-        return Vocabulary(*(_union(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)))
+        return Vocabulary(
+            *(
+                _union(mine, theirs)
+                for mine, theirs in zip(self._parts(), other._parts(), strict=True)
+            )
+        )
 
     def keep(self, mask: Bools) -> Vocabulary:
         """Return the vocabulary of the tokens at which `mask` is true."""
@@ -188,7 +213,7 @@ class Vocabulary(Cached):
         return Vocabulary(*(np.concatenate([part[:1], part[1:][-1:]]) for part in self._parts()))
 
     def arrays(self) -> dict[str, Array]:
-        """Return the canonical arrays: numbers as they are, strings as UTF-8 with their lengths in bytes."""
+        """Return the canonical arrays: numbers, and strings as UTF-8 with lengths in bytes."""
         encoded = [s.encode("utf-8", "surrogatepass") for s in self.strings]
         return {
             "ints": self.ints,
@@ -199,7 +224,9 @@ class Vocabulary(Cached):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array] | StoredArrays) -> Vocabulary:
-        """Return the vocabulary with these canonical arrays, or raise ValueError where they are not: undo `arrays`.
+        """Return the vocabulary with these canonical arrays: undo `arrays`.
+
+        ValueError where they are not canonical.
 
         Examples
         --------
@@ -211,7 +238,9 @@ class Vocabulary(Cached):
         ints, floats = stored.ascending("ints", "int64"), stored.ascending("floats", "float64")
         text = stored.take("string_bytes", "uint8", (None,))
         lengths = stored.whole_numbers("string_lengths", (None,), below=len(text) + 1)
-        proper = stored.trusted or all(_are_float_tokens(floats[piece]) for piece in pieces(len(floats)))
+        proper = stored.trusted or all(
+            _are_float_tokens(floats[piece]) for piece in pieces(len(floats))
+        )
         if not proper or (len(ints) and ints[0] == NO_TOKEN):
             raise ValueError("a vocabulary holds numbers that are not tokens")
         return cls(ints, floats, _stored_strings(text, lengths))
@@ -237,7 +266,9 @@ def _union(many: Array, few: Array) -> Array:
     if 8 * len(few) > len(many):
         if many.dtype.kind == "O":
             return object_array(sorted({*many.tolist(), *few.tolist()}))
-        merged: Array = np.sort(np.concatenate([many, few]), kind="stable")  # of two ascending runs it is a merge
+        merged: Array = np.sort(
+            np.concatenate([many, few]), kind="stable"
+        )  # of two ascending runs it is a merge
         return np.asarray(merged[np.append(True, merged[1:] != merged[:-1])])
     places = np.searchsorted(many, few)
     new = many[np.minimum(places, len(many) - 1)] != few
@@ -251,7 +282,9 @@ def _are_float_tokens(floats: Floats) -> bool:
 
 def _whole(numbers: Floats) -> Bools:
     small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
-    with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is not a whole number either
+    with np.errstate(
+        invalid="ignore"
+    ):  # a signalling NaN, as a damaged file may have, is not a whole number either
         return np.asarray(small & (numbers == np.floor(numbers)))
 
 
@@ -300,10 +333,11 @@ def factorize(values: Array) -> tuple[Vocabulary, Ints]:
 
 
 def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
-    """Refuse arrays whose values are not tokens, such as dates, bytes or extended-precision floats."""
+    """Refuse arrays whose values are no tokens, such as dates, bytes or long floats."""
     if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(
-            f"{where} is of type {dtype}, and a value must be a string or a number: convert it, for example with "
+            f"{where} is of type {dtype}, and a value must be a string or a number: convert it, "
+            "for example with "
             "astype(str)."
         )
 
@@ -322,7 +356,9 @@ def factorize_integers(flat: Array) -> tuple[Vocabulary, Ints]:
     numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
         return Vocabulary(numbers), np.zeros(1, np.int64)
-    if len(numbers) <= _MAX_LISTED:  # such as one context: as a list there is less to do than for an array
+    if (
+        len(numbers) <= _MAX_LISTED
+    ):  # such as one context: as a list there is less to do than for an array
         return _factorize_listed(numbers.tolist())
     if int(numbers.min()) == NO_TOKEN:  # which is below all tokens
         present = numbers != NO_TOKEN
@@ -343,7 +379,9 @@ def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, Ints]:
     if distinct and distinct[0] == NO_TOKEN:
         del distinct[0]
     ranks = {number: rank for rank, number in enumerate(distinct)}
-    return Vocabulary(np.array(distinct, np.int64)), np.array([ranks.get(n, -1) for n in numbers], np.int64)
+    return Vocabulary(np.array(distinct, np.int64)), np.array(
+        [ranks.get(n, -1) for n in numbers], np.int64
+    )
 
 
 def _factorize_floats(flat: Array) -> tuple[Vocabulary, Ints]:
@@ -361,7 +399,10 @@ def _factorize_floats(flat: Array) -> tuple[Vocabulary, Ints]:
 
 
 def _factorize_fractions(numbers: Floats) -> tuple[Vocabulary, Ints]:
-    """Return the same for numbers none of which is whole: `numpy.unique` with fewer arrays of their size."""
+    """Return the same for numbers none of which is whole.
+
+    It is `numpy.unique` with fewer arrays of their size.
+    """
     order = np.argsort(numbers)
     is_first, last = np.empty(len(order), bool), np.nan
     for piece in pieces(len(order)):
@@ -377,7 +418,10 @@ def _factorize_fractions(numbers: Floats) -> tuple[Vocabulary, Ints]:
 
 
 def _factorize_table(table: Array) -> tuple[Vocabulary, Ints]:
-    """Return the same for a table with columns of floats beside others: their values need no look one by one."""
+    """Return the same for a table with columns of floats beside others.
+
+    Values of floats need no look one by one.
+    """
     is_float = np.array([set(map(type, column.tolist())) == {float} for column in table.T])
     if not is_float.any() or is_float.all():
         return (_factorize_floats if is_float.any() else _factorize_objects)(table.ravel())
@@ -391,12 +435,16 @@ def _factorize_table(table: Array) -> tuple[Vocabulary, Ints]:
 
 def _factorize_objects(flat: Array) -> tuple[Vocabulary, Ints]:
     values = flat.tolist()
-    for kind in set(map(type, values)) - _TOKEN_TYPES:  # refuse what is not a token, even if it equals one
+    for kind in (
+        set(map(type, values)) - _TOKEN_TYPES
+    ):  # refuse what is not a token, even if it equals one
         as_token(next(value for value in values if type(value) is kind))
     tokens = [as_token(value) for value in dict.fromkeys(values)]
     ints = np.array([t for t in tokens if isinstance(t, int) and t != NO_TOKEN], np.int64)
     floats = np.array([t for t in tokens if isinstance(t, float)], np.float64)
-    if (np.abs(floats) >= _INT_LIMIT).any():  # such a float may equal an integer that would be refused
+    if (
+        np.abs(floats) >= _INT_LIMIT
+    ).any():  # such a float may equal an integer that would be refused
         for value in values:
             as_token(value)
     strings = object_array(sorted(t for t in tokens if isinstance(t, str)))

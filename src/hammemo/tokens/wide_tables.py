@@ -1,7 +1,9 @@
-"""Wide tables of numbers as users give them, read at once and packed; sparse ones are never made dense.
+"""Wide tables of numbers as users give them, read at once and packed.
 
-A table is wide if it has more than `MOST_PLAIN_COLUMNS` columns. It is packed if all of its columns are numbers by
-their types, and the kernel is automatic, so that no kernel names single positions.
+Sparse ones are never made dense.
+
+A table is wide if it has more than `MOST_PLAIN_COLUMNS` columns. It is packed if all of its columns
+are numbers by their types, and the kernel is automatic, so that no kernel names single positions.
 """
 
 from __future__ import annotations
@@ -29,13 +31,20 @@ def is_wide_table(X: Any) -> bool:
     """Return whether X has two dimensions and too many columns for a plain table."""
     shape = getattr(X, "shape", None)
     if shape is None:
-        is_rows = isinstance(X, (list, tuple)) and len(X) > 0 and isinstance(X[0], (list, tuple, np.ndarray))
+        is_rows = (
+            isinstance(X, (list, tuple))
+            and len(X) > 0
+            and isinstance(X[0], (list, tuple, np.ndarray))
+        )
         return is_rows and len(X[0]) > MOST_PLAIN_COLUMNS
     return len(shape) == 2 and shape[1] > MOST_PLAIN_COLUMNS
 
 
 def as_numbers_by_type(X: Any) -> Any:
-    """Return a wide table all of whose columns are numbers by their types, as a matrix or an array; else None."""
+    """Return a wide table with only columns of numbers as a matrix or an array; else None.
+
+    The types of the columns decide.
+    """
     if sparse.issparse(X):
         return X if X.dtype.kind in _NUMBER_TYPES else None  # type: ignore[attr-defined]
     if hasattr(X, "iloc"):
@@ -51,7 +60,7 @@ def as_numbers_by_type(X: Any) -> Any:
 
 
 def _frame_as_numbers(frame: Any) -> Any:
-    """Return a frame of pandas whose columns are all numbers: a sparse matrix where all of them are sparse."""
+    """Return a frame of pandas whose columns are all numbers, sparse if all of them are."""
     types = frame.dtypes.tolist()
     if any(getattr(dtype, "kind", "O") not in _NUMBER_TYPES for dtype in types):
         return None
@@ -61,14 +70,19 @@ def _frame_as_numbers(frame: Any) -> Any:
         return frame.sparse.to_coo()
     if frame.shape[0] * frame.shape[1] > _MOST_DENSE_VALUES:
         raise ValueError(
-            f"X has sparse columns whose most common value is not zero, and {frame.shape[0]:,} by {frame.shape[1]:,} "
-            "values are too many to write them all out. Use fill_value=0, or fill in missing values first."
+            f"X has sparse columns whose most common value is not zero, and {frame.shape[0]:,} by "
+            f"{frame.shape[1]:,} "
+            "values are too many to write them all out. Use fill_value=0, or fill in missing "
+            "values first."
         )
     return frame.to_numpy(dtype=np.float64)
 
 
 def pack_table(X: Any, missing: str, names: Sequence[Any] | None) -> Array:
-    """Return a table of numbers packed, one token for each row; a value that is no number is refused."""
+    """Return a table of numbers packed, one token for each row.
+
+    A value that is no number is refused.
+    """
     numbers = as_numbers_by_type(X)
     if numbers is None:
         numbers = _columns_as_numbers(X, names)
@@ -83,7 +97,10 @@ def pack_table(X: Any, missing: str, names: Sequence[Any] | None) -> Array:
 
 
 def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
-    """Return a table as an array of floats; what is no number, and not missing, is refused with its column."""
+    """Return a table as an array of floats.
+
+    What is neither a number nor missing is refused with its column.
+    """
     found = []
     for j, column in enumerate(table_columns(X) or []):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
@@ -91,7 +108,8 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
         for value in column[np.isnan(values)].tolist():
             if isinstance(value, str):
                 raise ValueError(
-                    f"{where} holds numbers, and {value!r} is not one. Convert it, or leave the column out."
+                    f"{where} holds numbers, and {value!r} is not one. Convert it, or leave the "
+                    "column out."
                 )
         found.append(values)
     return np.column_stack(found) if found else np.empty((0, 0))
@@ -105,4 +123,7 @@ def _refuse_missing(numbers: Any, names: Sequence[Any] | None) -> None:
         places = np.flatnonzero(np.isnan(numbers.astype(np.float64)).any(axis=0))
     if len(places):
         shown = int(places.min()) if names is None else repr(names[int(places.min())])
-        raise ValueError(f"Column {shown} has missing values, and missing='refuse' was given: use missing='token'.")
+        raise ValueError(
+            f"Column {shown} has missing values, and missing='refuse' was given: use "
+            "missing='token'."
+        )

@@ -1,16 +1,21 @@
-"""Times with a zone: a column of them has one zone, and its values are read by the clock on the wall there.
+"""Times with a zone: a column has one, and its values are read by the clock on the wall there.
 
-The parts of a date that a model compares (month, weekday, hour) are those of this clock, and so is the token of a
-value: microseconds since 1970 on the clock. What is learned says which zone a column has:
+The parts of a date that a model compares (month, weekday, hour) are those of this clock, and so is
+the token of a value: microseconds since 1970 on the clock. What is learned says which zone a column
+has:
 
-- A zone has a name, such as Europe/Berlin. UTC is one. An offset such as +02:00 names none: it says when something was,
-  but not how the clock moves. Times with offsets only are read in UTC, with a warning.
-- Times in UTC or with offsets beside times in a named zone are converted to that zone: they say the same moment.
-- Two named zones in what is learned, or forgotten, are refused, since a column has one clock. A question may come in
-  any zone: it is converted.
-- Times without a zone beside times with one are refused everywhere. What their clock was is not known.
+- A zone has a name, such as Europe/Berlin. UTC is one. An offset such as +02:00 names none: it says
+  when something was, but not how the clock moves. Times with offsets only are read in UTC, with a
+  warning.
+- Times in UTC or with offsets beside times in a named zone are converted to that zone: they say the
+  same moment.
+- Two named zones in what is learned, or forgotten, are refused, since a column has one clock. A
+  question may come in any zone: it is converted.
+- Times without a zone beside times with one are refused everywhere. What their clock was is not
+  known.
 
-The hour that the clock shows twice when summer ends is one hour here: two times in it, an hour apart, are one value.
+The hour that the clock shows twice when summer ends is one hour here: two times in it, an hour
+apart, are one value.
 """
 
 from __future__ import annotations
@@ -33,7 +38,18 @@ Zones: TypeAlias = Mapping[int, str]
 NO_ZONES: Final[Zones] = MappingProxyType({})
 UTC_NAME: Final = "UTC"
 _NAMES_OF_UTC: Final = frozenset(
-    {"UTC", "Etc/UTC", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal", "GMT", "Etc/GMT"}
+    {
+        "UTC",
+        "Etc/UTC",
+        "UCT",
+        "Etc/UCT",
+        "Zulu",
+        "Etc/Zulu",
+        "Universal",
+        "Etc/Universal",
+        "GMT",
+        "Etc/GMT",
+    }
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_+\-]*(/[A-Za-z0-9_+\-]+){0,3}", re.ASCII)
 """Names of the tz database; no path that leads out of it."""
@@ -85,7 +101,9 @@ class ReadTimes(NamedTuple):
     """
 
     microseconds: Floats
-    """Since 1970: in UTC for times with a zone, by their own clock for others; NaN where one is missing."""
+    """Since 1970: in UTC for times with a zone, by their own clock for others; NaN where one is
+    missing.
+    """
     is_aware: Bools
     """Which came with a zone or an offset."""
     zones: frozenset[str]
@@ -100,8 +118,9 @@ def name_zone(clock: tzinfo) -> str:
     >>> from datetime import timedelta, timezone
     >>> from zoneinfo import ZoneInfo
     >>> from hammemo.tokens.zones import name_zone
-    >>> name_zone(ZoneInfo("Europe/Berlin")), name_zone(timezone(timedelta(hours=2))), name_zone(ZoneInfo("Etc/UTC"))
-    ('Europe/Berlin', 'UTC', 'UTC')
+    >>> clocks = ZoneInfo("Europe/Berlin"), timezone(timedelta(hours=2)), ZoneInfo("Etc/UTC")
+    >>> [name_zone(clock) for clock in clocks]
+    ['Europe/Berlin', 'UTC', 'UTC']
     """
     name = getattr(clock, "key", None) or getattr(clock, "zone", None)  # of zoneinfo, and of pytz
     if not isinstance(name, str) or name in _NAMES_OF_UTC or not is_zone_name(name):
@@ -136,7 +155,9 @@ def choose_zone(zones: Iterable[str]) -> str | None:
 
 
 def join_zones(mine: str | None, theirs: str | None, where: str) -> str | None:
-    """Return the zone of a column whose dates came in two parts; ValueError where one clock cannot show both.
+    """Return the zone of a column whose dates came in two parts.
+
+    ValueError where one clock cannot show both.
 
     Parameters
     ----------
@@ -157,20 +178,24 @@ def join_zones(mine: str | None, theirs: str | None, where: str) -> str | None:
         return mine
     if "" in (mine, theirs):
         raise ValueError(
-            f"{where} holds times without a zone and others in the zone {mine or theirs}: give all of them one clock, "
+            f"{where} holds times without a zone and others in the zone {mine or theirs}: give all "
+            "of them one clock, "
             "with tz_localize or tz_convert."
         )
     first, second = sorted((mine, theirs))
     if UTC_NAME not in (first, second):
         raise ValueError(
-            f"{where} holds times in the zone {first}, and some are in {second}: a column has one clock. Convert them "
+            f"{where} holds times in the zone {first}, and some are in {second}: a column has one "
+            "clock. Convert them "
             f"with tz_convert({first!r})."
         )
     return first if second == UTC_NAME else second
 
 
 def read_clock(times: ReadTimes, zone: str | None, where: str, *, learning: bool) -> Floats:
-    """Return times as the clock of a column shows them, in microseconds since 1970, or refuse those of other clocks.
+    """Return times as the clock of a column shows them, in microseconds since 1970.
+
+    Times of other clocks are refused.
 
     Parameters
     ----------
@@ -192,7 +217,8 @@ def read_clock(times: ReadTimes, zone: str | None, where: str, *, learning: bool
     others = sorted(times.zones - {zone, UTC_NAME})
     if learning and others:
         raise ValueError(
-            f"{where} holds times in the zone {zone}, and some are in {others[0]}: a column has one clock. Convert "
+            f"{where} holds times in the zone {zone}, and some are in {others[0]}: a column has "
+            "one clock. Convert "
             f"them with tz_convert({zone!r})."
         )
     return local_times(microseconds, zone, where)
@@ -202,24 +228,30 @@ def _refuse_mixture(microseconds: float, zone: str | None, where: str) -> None:
     shown = str(np.datetime64(int(microseconds), "us").astype("datetime64[s]"))
     if zone is None:
         raise ValueError(
-            f"{where} holds times without a zone, and {shown} (in UTC) has one: read them by the clock of the others, "
-            "with tz_convert('ZONE').tz_localize(None), or fit a new model on times that all have a zone."
+            f"{where} holds times without a zone, and {shown} (in UTC) has one: read them by the "
+            "clock of the others, "
+            "with tz_convert('ZONE').tz_localize(None), or fit a new model on times that all have "
+            "a zone."
         )
     raise ValueError(
-        f"{where} holds times in the zone {zone}, and {shown} has no zone: give it one, with tz_localize({zone!r}) if "
+        f"{where} holds times in the zone {zone}, and {shown} has no zone: give it one, with "
+        f"tz_localize({zone!r}) if "
         "it was read on a clock there."
     )
 
 
 def local_times(moments: Floats, zone: str, where: str = "A column") -> Floats:
-    """Return moments in UTC as the clock of a zone shows them; both in microseconds since 1970, NaN for none.
+    """Return moments in UTC as the clock of a zone shows them.
+
+    Both are microseconds since 1970, NaN for none.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.zones import local_times
-    >>> moments = np.array(["2026-01-01T23:30", "2026-07-01T12:00"], "M8[us]").astype(np.int64).astype(float)
-    >>> local_times(moments, "Europe/Berlin").astype(np.int64).astype("M8[us]").astype("M8[m]").tolist()
+    >>> moments = np.array(["2026-01-01T23:30", "2026-07-01T12:00"], "M8[us]").astype(np.int64)
+    >>> local = local_times(moments.astype(float), "Europe/Berlin")
+    >>> local.astype(np.int64).astype("M8[us]").astype("M8[m]").tolist()
     [datetime.datetime(2026, 1, 2, 0, 30), datetime.datetime(2026, 7, 1, 14, 0)]
     """
     if zone == UTC_NAME:
@@ -230,7 +262,9 @@ def local_times(moments: Floats, zone: str, where: str = "A column") -> Floats:
     at_start = np.array([_offset_at(day * _DAY, clock) for day in days.tolist()], np.float64)
     at_end = np.array([_offset_at((day + 1) * _DAY, clock) for day in days.tolist()], np.float64)
     offsets = at_start[places]
-    for k in np.flatnonzero((at_start != at_end)[places]).tolist():  # the clock is changed on this day
+    for k in np.flatnonzero(
+        (at_start != at_end)[places]
+    ).tolist():  # the clock is changed on this day
         offsets[k] = _offset_at(float(moments[present[k]]), clock)
     local = moments.copy()
     local[present] += offsets
@@ -247,9 +281,14 @@ def _offset_at(moment: float, clock: tzinfo) -> int:
 def _load_zone(zone: str, where: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
-    except (KeyError, ValueError, OSError):  # KeyError: no such zone; the others: what the system has is damaged
+    except (
+        KeyError,
+        ValueError,
+        OSError,
+    ):  # KeyError: no such zone; the others: what the system has is damaged
         raise ValueError(
-            f"{where} holds times in the zone {zone!r}, which this machine does not know: pip install tzdata."
+            f"{where} holds times in the zone {zone!r}, which this machine does not know: pip "
+            "install tzdata."
         ) from None
 
 
@@ -262,4 +301,6 @@ def aware_time(microseconds: int, zone: str) -> datetime:
     >>> aware_time(0, "Europe/Berlin").isoformat()
     '1970-01-01T00:00:00+01:00'
     """
-    return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=_load_zone(zone, "A column"))
+    return (_EPOCH + timedelta(microseconds=microseconds)).replace(
+        tzinfo=_load_zone(zone, "A column")
+    )
