@@ -117,6 +117,16 @@ def test_more_rows_than_are_kept_each_many_times() -> None:
     assert np.abs(model.predict(X) - X[:, 0]).mean() < 0.15
 
 
+def test_held_out_rows_are_judged_where_sums_have_two_words() -> None:
+    X, y = table()
+    held_out: Any = MemoryRegressor(random_state=0).fit(X, y).report().held_out
+    model: Any = MemoryRegressor(random_state=0).fit(X, y, sample_weight=np.full(400, 2**30))
+    assert model.state.memory.gram.targets.ndim == 2
+    many: Any = model.report().held_out
+    assert many.rows == 400 * 2**30
+    assert many.r2 > held_out.r2 - 0.1
+
+
 def test_sums_that_become_small_again_have_one_word_again() -> None:
     X, y = table(90)
     model: Any = MemoryRegressor().fit(X, y)

@@ -192,7 +192,7 @@ def _solve_without_folds(state: NumberState, rows: NumberRows) -> Floats:
 def _average_others(state: NumberState, rows: NumberRows) -> Floats:
     """Return the mean of all other targets for each row, in units."""
     gram = state.memory.gram
-    total = int(gram.targets[0]) / HAT  # coordinate 0 is constant
+    total = gram.target_sum / HAT
     return np.asarray((total - rows.targets) / max(gram.n - 1, 1))
 
 
