@@ -208,8 +208,9 @@ class DigestCounts(Cached):
         overlay = self.overlay.plus(entries)
         vars(version).update(vars(self), overlay=overlay)
         vars(version).pop("base", None)
-        is_large = overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16)
-        return version.base if is_large else version
+        if overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16):
+            return version.base
+        return version
 
     def merge(self, words: Words, times: Ints) -> DigestCounts:
         """Return the base with these digests held more or less often."""
@@ -218,7 +219,9 @@ class DigestCounts(Cached):
         order, firsts = distinct_digests(words)
         words = words[order]
         times = times[order]
-        sums = np.add.reduceat(times, firsts) if len(firsts) else times
+        sums = times
+        if len(firsts):
+            sums = np.add.reduceat(times, firsts)
         if (sums < 0).any():
             raise never_stored()
         stays = sums > 0
@@ -327,7 +330,9 @@ class Digests(BaseEstimator):
         """Return what a value of ``keep`` says of digests; None where it asks for none."""
         if isinstance(keep, str) and keep in NAMES:
             return cls(NAMES[keep])
-        return keep if isinstance(keep, Digests) else None
+        if isinstance(keep, Digests):
+            return keep
+        return None
 
 
 class DistinctExamples(NamedTuple):
@@ -422,7 +427,9 @@ class DigestStore(ModelStore):
         NotStoredError says that one is not stored.
         """
         digests = self._digests_with(examples, sign)
-        beside = None if self.beside is None else self.beside.edit(examples, sign)
+        beside = self.beside
+        if beside is not None:
+            beside = beside.edit(examples, sign)
         return self._with(digests, beside)
 
     def _digests_with(self, examples: Examples, sign: int) -> DigestCounts:
@@ -442,7 +449,9 @@ class DigestStore(ModelStore):
             digests = self.digests.plus_few({self._digester.of_row(tokens, last): by})
         except NotStoredError:
             raise not_held([0], 1) from None
-        beside = None if self.beside is None else self.beside.edit_one(context, label, by)
+        beside = self.beside
+        if beside is not None:
+            beside = beside.edit_one(context, label, by)
         return self._with(digests, beside)
 
     def _with(self, digests: DigestCounts, beside: Kept | None) -> DigestStore:
@@ -460,7 +469,9 @@ class DigestStore(ModelStore):
         if labels is not None:
             examples = examples.only(labels)
         digests = self._digests_with(examples, sign)
-        beside = None if self.beside is None else self.beside.with_windows(block, labels, sign)
+        beside = self.beside
+        if beside is not None:
+            beside = beside.with_windows(block, labels, sign)
         return self._with(digests, beside)
 
     def with_kept(self, kept: Kept | None) -> DigestStore:
@@ -480,7 +491,10 @@ class DigestStore(ModelStore):
                 "The other model is not part of this one: it holds an example that is not stored "
                 "here, or not that many times. Nothing was changed."
             ) from None
-        return self._with(digests, None if self.beside is None else self.beside.plus(other, sign))
+        beside = self.beside
+        if beside is not None:
+            beside = beside.plus(other, sign)
+        return self._with(digests, beside)
 
     def _digests_of(self, other: ModelStore) -> DigestCounts:
         """Return the digests of another store under this one's key.
@@ -511,7 +525,10 @@ class DigestStore(ModelStore):
 
     def empty_copy(self) -> DigestStore:
         """Return one of the same layout with nothing in it."""
-        return self._with(DigestCounts(), None if self.beside is None else self.beside.empty_copy())
+        beside = self.beside
+        if beside is not None:
+            beside = beside.empty_copy()
+        return self._with(DigestCounts(), beside)
 
     def stores_like(self, other: ModelStore | None) -> bool:
         """Return whether another store has the same key, and keeps the same beside its digests."""
@@ -523,15 +540,27 @@ class DigestStore(ModelStore):
 
     def describe(self) -> dict[str, Any]:
         """Return how it stores, for files: of a secret key, only a digest."""
-        kept = None if self.beside is None else self.beside.describe()
-        return {"of": "digests", "seed": self.seed, "key": secret_digest(self.key), "kept": kept}
+        described_beside = None
+        if self.beside is not None:
+            described_beside = self.beside.describe()
+        return {
+            "of": "digests",
+            "seed": self.seed,
+            "key": secret_digest(self.key),
+            "kept": described_beside,
+        }
 
     def state(self) -> dict[str, Array]:
         """Return the digests, and what is kept beside them, as canonical arrays."""
-        beside = {} if self.beside is None else self.beside.state()
-        return {**self.digests.state(), **beside}
+        arrays = self.digests.state()
+        if self.beside is None:
+            return arrays
+        return {**arrays, **self.beside.state()}
 
     def restore(self, stored: StoredArrays) -> DigestStore:
         """Return one of this layout with these arrays, checked: undo `state`."""
         digests = DigestCounts.from_stored(stored)
-        return self._with(digests, None if self.beside is None else self.beside.restore(stored))
+        beside = self.beside
+        if beside is not None:
+            beside = beside.restore(stored)
+        return self._with(digests, beside)

@@ -166,12 +166,12 @@ class Documents(Cached):
         """Return the same documents with their hashes under a seed."""
         hashes = np.roll(token_words(self.tokens, seed), 1)  # the code 0 is that of an empty place
         sums = np.zeros(len(self), np.uint64)
-        for part in in_parts(self.lengths, TOKENS_AT_ONCE):
-            token_hashes = hashes[self.codes_of(part)]
-            lengths = self.lengths[part]
+        for batch in in_batches(self.lengths, TOKENS_AT_ONCE):
+            token_hashes = hashes[self.codes_of(batch)]
+            lengths = self.lengths[batch]
             starts = np.cumsum(lengths) - lengths
             places = np.arange(len(token_hashes)) - np.repeat(starts, lengths)
-            sums[part] = np.add.reduceat(_hash_places(token_hashes, places, seed), starts)
+            sums[batch] = np.add.reduceat(_hash_places(token_hashes, places, seed), starts)
         return replace(self, words=self.words_of(sums, seed))
 
     def words_of(self, sums: Words, seed: int) -> Words:
@@ -183,9 +183,9 @@ class Documents(Cached):
     def codes_of(self, places: Ints) -> Array:
         """Return the codes of some documents, one after the other."""
         codes = [self.codes[:0]]
-        for part in in_parts(self.lengths[places], TOKENS_AT_ONCE):
-            starts = self.starts[places[part]]
-            lengths = self.lengths[places[part]]
+        for batch in in_batches(self.lengths[places], TOKENS_AT_ONCE):
+            starts = self.starts[places[batch]]
+            lengths = self.lengths[places[batch]]
             new_starts = np.cumsum(lengths) - lengths
             shifts = np.repeat(starts - new_starts, lengths)
             codes.append(self.codes[np.arange(int(lengths.sum())) + shifts])
@@ -195,20 +195,20 @@ class Documents(Cached):
         """Return some of the documents, with the tokens and ways that they use."""
         codes = self.codes_of(places)
         way_codes = self.way_codes[places]
-        used = np.zeros(len(self.tokens) + 1, bool)
-        used[codes] = True
-        used[0] = False
+        has_code = np.zeros(len(self.tokens) + 1, bool)
+        has_code[codes] = True
+        has_code[0] = False
         used_ways = np.zeros(len(self.ways), bool)
         used_ways[way_codes] = True
-        new_codes = np.cumsum(used)
+        new_codes = np.cumsum(has_code)
         new_codes[0] = 0
-        if used.sum() < len(self.tokens):
+        if has_code.sum() < len(self.tokens):
             codes = narrow(new_codes)[codes]
         else:
             codes = narrow(codes)
         ways = zip(self.ways, used_ways.tolist(), strict=True)
         return Documents(
-            tokens=self.tokens.keep(used[1:]),
+            tokens=self.tokens.keep(has_code[1:]),
             codes=codes,
             lengths=self.lengths[places],
             ways=tuple(way for way, is_used in ways if is_used),
@@ -223,7 +223,9 @@ class Documents(Cached):
         if threshold == EVERYTHING:
             return self
         low = self.words < np.uint64(threshold)
-        return self if low.all() else self.choose(np.flatnonzero(low))
+        if low.all():
+            return self
+        return self.choose(np.flatnonzero(low))
 
     def as_keys(self) -> list[Key]:
         """Return each document as a key."""
@@ -278,15 +280,15 @@ def _no_cases(n: int) -> Words:
     return np.zeros((n, 2), np.uint64)
 
 
-def sum_documents(parts: Sequence[Documents]) -> Documents:
+def sum_documents(summands: Sequence[Documents]) -> Documents:
     """Return the canonical form of documents in any order.
 
     Some of them may be there several times, or a negative number of times.
     """
-    parts = [part for part in parts if len(part)]
-    if not parts:
+    documents = [summand for summand in summands if len(summand)]
+    if not documents:
         return NONE
-    together = _put_together(parts)
+    together = _put_together(documents)
     order, firsts = _distinct_order(together)
     sums = np.add.reduceat(together.counts[order], firsts)
     if (sums < 0).any():
@@ -295,29 +297,29 @@ def sum_documents(parts: Sequence[Documents]) -> Documents:
     return replace(together.choose(order[firsts[stays]]), counts=sums[stays])
 
 
-def _put_together(parts: Sequence[Documents]) -> Documents:
+def _put_together(summands: Sequence[Documents]) -> Documents:
     """Return documents one after the other, with common tokens and ways."""
-    tokens = parts[0].tokens
-    for part in parts[1:]:
-        tokens = tokens.union(part.tokens)
-    ways = in_order(way for part in parts for way in part.ways)
+    tokens = summands[0].tokens
+    for summand in summands[1:]:
+        tokens = tokens.union(summand.tokens)
+    ways = in_order(way for summand in summands for way in summand.ways)
     width = np.min_scalar_type(len(tokens))
     codes = []
     way_codes = []
-    for part in parts:
-        new_codes = np.append(0, tokens.find(part.tokens) + 1).astype(width)
-        codes.append(new_codes[part.codes])
-        new_ways = np.array([ways.index(way) for way in part.ways], np.int64)
-        way_codes.append(new_ways[part.way_codes])
+    for summand in summands:
+        new_codes = np.append(0, tokens.find(summand.tokens) + 1).astype(width)
+        codes.append(new_codes[summand.codes])
+        new_ways = np.array([ways.index(way) for way in summand.ways], np.int64)
+        way_codes.append(new_ways[summand.way_codes])
     return Documents(
         tokens=tokens,
         codes=np.concatenate(codes),
-        lengths=np.concatenate([part.lengths for part in parts]),
+        lengths=np.concatenate([summand.lengths for summand in summands]),
         ways=ways,
         way_codes=np.concatenate(way_codes),
-        counts=np.concatenate([part.counts for part in parts]),
-        words=np.concatenate([part.words for part in parts]),
-        cases=np.concatenate([part.cases for part in parts]),
+        counts=np.concatenate([summand.counts for summand in summands]),
+        words=np.concatenate([summand.words for summand in summands]),
+        cases=np.concatenate([summand.cases for summand in summands]),
     )
 
 
@@ -332,15 +334,16 @@ def _distinct_order(documents: Documents) -> tuple[Ints, Ints]:
     if documents.has_cases:
         order = np.lexsort((cases[:, 1], cases[:, 0], words))
         same_case = (cases[order][1:] == cases[order][:-1]).all(axis=1)
-        is_again = (words[order][1:] == words[order][:-1]) & same_case
+        is_repeated = (words[order][1:] == words[order][:-1]) & same_case
     else:
         order = np.argsort(words, kind="stable")
-        is_again = words[order][1:] == words[order][:-1]
-    again = np.flatnonzero(is_again)
-    if _differ(documents, order[again], order[again + 1]).any():
+        is_repeated = words[order][1:] == words[order][:-1]
+    # Each is compared with the next one, which has the same hash and case.
+    repeated = np.flatnonzero(is_repeated)
+    if _differ(documents, order[repeated], order[repeated + 1]).any():
         order = np.array(sorted(order.tolist(), key=lambda i: _sort_key(documents, i)), np.int64)
     is_first = np.ones(len(words), bool)
-    is_first[again + 1] = _differ(documents, order[again], order[again + 1])
+    is_first[repeated + 1] = _differ(documents, order[repeated], order[repeated + 1])
     return order, np.flatnonzero(is_first)
 
 
@@ -360,12 +363,12 @@ def _differ(documents: Documents, left: Ints, right: Ints) -> Bools:
     ways = documents.way_codes
     differ = np.asarray((lengths[left] != lengths[right]) | (ways[left] != ways[right]))
     alike = np.flatnonzero(~differ)
-    for part in in_parts(lengths[left[alike]], TOKENS_AT_ONCE):
-        one = left[alike[part]]
-        other = right[alike[part]]
-        starts = np.cumsum(lengths[one]) - lengths[one]
-        codes_differ = documents.codes_of(one) != documents.codes_of(other)
-        differ[alike[part]] = np.logical_or.reduceat(codes_differ, starts)
+    for batch in in_batches(lengths[left[alike]], TOKENS_AT_ONCE):
+        places = left[alike[batch]]
+        other_places = right[alike[batch]]
+        starts = np.cumsum(lengths[places]) - lengths[places]
+        codes_differ = documents.codes_of(places) != documents.codes_of(other_places)
+        differ[alike[batch]] = np.logical_or.reduceat(codes_differ, starts)
     return differ
 
 
@@ -417,21 +420,25 @@ class DocumentCutter:
         yield from self.finish()
         # a piece with no target is too short a document, or comes again in the next block
         filled = self._h if self._way.short == "pad" else 0
-        whole = np.flatnonzero(ends - starts > self._h)
-        whole = whole[whole >= first]
+        places = np.flatnonzero(ends - starts > self._h)
+        places = places[places >= first]
         last = len(starts) - 1
         lengths = ends - starts - filled
         # all that end here and are not too long, at once
-        short = whole[(lengths[whole] <= longest()) & (whole < last)]
+        short = places[(lengths[places] <= longest()) & (places < last)]
         if len(short):
             new_starts = np.cumsum(lengths[short]) - lengths[short]
             shifts = np.repeat(starts[short] + filled - new_starts, lengths[short])
             tokens = block.tokens[np.arange(len(shifts)) + shifts]
-            cases = None if block.cases is None else block.cases[short]
+            cases = None
+            if block.cases is not None:
+                cases = block.cases[short]
             yield self._documents(tokens, lengths[short], cases)
         # the others, and the last one, which may go on
-        for i in whole[(lengths[whole] > longest()) | (whole == last)].tolist():
-            self._case = None if block.cases is None else block.cases[i : i + 1]
+        for i in places[(lengths[places] > longest()) | (places == last)].tolist():
+            self._case = None
+            if block.cases is not None:
+                self._case = block.cases[i : i + 1]
             yield from self._go_on(block.tokens[starts[i] + filled : ends[i]])
             if i < last:
                 yield from self.finish()
@@ -457,19 +464,21 @@ class DocumentCutter:
         if self._length <= longest():
             return
         # the hash of a long document is added up token by token
-        new = tokens if self._is_long else joined(self._open)
+        new = tokens
+        if not self._is_long:
+            new = joined(self._open)
         vocabulary, ranks = factorize(new)
         places = np.arange(self._length - len(new), self._length)
         hashes = _hash_places(token_words(vocabulary, self._seed)[ranks], places, self._seed)
         self._sum = np.add.reduce(np.append(hashes, self._sum))
         self._is_long = True
-        rest = joined(self._open)
+        open_tokens = joined(self._open)
         size = max(PIECE, self._h)
-        while len(rest) - self._n_context > size:
-            yield self._piece(rest[: self._n_context + size])
-            rest = rest[self._n_context + size - self._h :]
+        while len(open_tokens) - self._n_context > size:
+            yield self._piece(open_tokens[: self._n_context + size])
+            open_tokens = open_tokens[self._n_context + size - self._h :]
             self._n_context = self._h
-        self._open = [rest]
+        self._open = [open_tokens]
 
     def _piece(self, tokens: Array) -> Documents:
         """Return a document, or a piece of one that is too long."""
@@ -514,13 +523,13 @@ def _hash_places(hashes: Words, places: Ints, seed: int) -> Words:
     return mix(hashes ^ salt)
 
 
-def in_parts(sizes: Ints, most: int) -> Iterator[Ints]:
-    """Yield the places of entries, in order, in parts of about this size together.
+def in_batches(sizes: Ints, batch_size: int) -> Iterator[Ints]:
+    """Yield the places of entries, in order, in batches of about this size together.
 
-    A part has at least one entry.
+    A batch has at least one entry.
     """
     if len(sizes):
-        groups = (np.cumsum(sizes) - 1) // max(most, 1)
+        groups = (np.cumsum(sizes) - 1) // max(batch_size, 1)
         yield from np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(groups)) + 1)
 
 

@@ -68,12 +68,16 @@ class ModelStore(Cached, ABC):
     @property
     def kept_rows(self) -> Any:  # KeptRows or None: modules import each other in one direction
         """The same where they are rows."""
-        return None if self.kept is None or self.kept is self else self.kept.kept_rows
+        if self.kept is None or self.kept is self:
+            return None
+        return self.kept.kept_rows
 
     @property
     def kept_documents(self) -> Any:
         """The same where they are documents."""
-        return None if self.kept is None or self.kept is self else self.kept.kept_documents
+        if self.kept is None or self.kept is self:
+            return None
+        return self.kept.kept_documents
 
     @property
     @abstractmethod
@@ -133,7 +137,9 @@ class ModelStore(Cached, ABC):
 
         `unpack` undoes it.
         """
-        threshold = EVERYTHING if self.kept is None else self.kept.lowest_threshold
+        threshold = EVERYTHING
+        if self.kept is not None:
+            threshold = self.kept.lowest_threshold
         last = np.array([threshold - 1], np.uint64)  # the threshold itself may need 65 bits
         return {**self.state(), "last": last}
 

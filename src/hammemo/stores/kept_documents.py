@@ -45,8 +45,8 @@ from hammemo.stores.documents import (
     Documents,
     Key,
     Way,
+    in_batches,
     in_order,
-    in_parts,
     longest,
     not_kept,
     sum_documents,
@@ -110,7 +110,9 @@ class KeptDocuments(Kept):
         cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING
     ) -> KeptDocuments:
         """Return one with no documents, and room for `most` tokens."""
-        return cls(h, seed, MOST_TOKENS if most is None else most, threshold)
+        if most is None:
+            most = MOST_TOKENS
+        return cls(h, seed, most, threshold)
 
     def __getstate__(self) -> dict[str, Any]:
         # a document that was forgotten is in base and overlay still: copies must not have it
@@ -164,7 +166,9 @@ class KeptDocuments(Kept):
     @property
     def lowest_threshold(self) -> int:
         """The threshold of `state`: small edits are not bounded before the next base is made."""
-        return (self.base if self.overlay.n_entries else self).threshold
+        if self.overlay.n_entries:
+            return self.base.threshold
+        return self.threshold
 
     def facts(self, n_labels: int) -> StreamFacts:
         """Return what the documents tell of the stream, with this many labels."""
@@ -205,10 +209,12 @@ class KeptDocuments(Kept):
     def _holds(self, documents: Documents) -> list[bool]:
         """Return whether each of these is kept at least this often."""
         documents = sum_documents([documents])
-        kept = zip(
-            self.held.copies(documents), documents.as_keys(), documents.counts.tolist(), strict=True
-        )
-        return [copies[key[1]] + self.overlay.count(key) >= times for copies, key, times in kept]
+        base_copies = self.held.copies(documents)
+        keys = documents.as_keys()
+        return [
+            copies[key[1]] + self.overlay.count(key) >= times
+            for copies, key, times in zip(base_copies, keys, documents.counts.tolist(), strict=True)
+        ]
 
     def with_documents(self, documents: Documents, sign: int) -> KeptDocuments:
         """Return it with these learned or, with sign -1, forgotten.
@@ -341,8 +347,8 @@ class KeptDocuments(Kept):
     def _only(self, counts: Counter[Key]) -> KeptDocuments:
         """Return one that keeps just these."""
         documents = sum_documents([Documents.of_keys(counts, self.seed)])
-        most = max(self.most, len(documents.codes))
-        return KeptDocuments(self.h, self.seed, most, held=documents)
+        limit = max(self.most, len(documents.codes))
+        return KeptDocuments(self.h, self.seed, limit, held=documents)
 
     def _edit_overlay(self, documents: Documents, sign: int) -> KeptDocuments:
         """Return it with some documents stored more or less often: a change of the overlay."""
@@ -351,9 +357,10 @@ class KeptDocuments(Kept):
         entries: Counter[Key] = Counter()
         for key, times in zip(documents.as_keys(), documents.counts.tolist(), strict=True):
             entries[key] += times
-        kept = replace(self, overlay=self.overlay.plus(entries, sign))
-        is_large = kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.held) // 16)
-        return kept.base if is_large else kept
+        edited = replace(self, overlay=self.overlay.plus(entries, sign))
+        if edited.overlay.n_entries > max(_SMALL_OVERLAY, len(self.held) // 16):
+            return edited.base
+        return edited
 
     def with_long(self, words: Mapping[int, int], sign: int) -> KeptDocuments:
         """Return it with documents learned or forgotten that are too long to be kept.
@@ -371,24 +378,24 @@ class KeptDocuments(Kept):
 
         None says that the other tells too little.
         """
-        kept = other.kept
+        other_kept = other.kept
         documents = other.kept_documents
-        if kept is None or kept.h != self.h:
+        if other_kept is None or other_kept.h != self.h:
             return None
-        is_alike = documents is not None and kept.seed == self.seed
-        if not (kept.holds_all or is_alike):
+        is_alike = documents is not None and other_kept.seed == self.seed
+        if not (other_kept.holds_all or is_alike):
             return None
         if other.kept_rows is not None:
             return self.edit(other.kept_rows.examples(), sign)
         if documents is None:
             return None
         added = documents.base
-        whole = self
+        before = self
         if added.seed == self.seed:
-            whole = self.below(added.threshold)
+            before = self.below(added.threshold)
         elif len(added):
             added = replace(added, held=sum_documents([added.held.hash(self.seed)]))
-        return whole.with_documents(added.held, sign).with_long(added.long.counts(), sign)
+        return before.with_documents(added.held, sign).with_long(added.long.counts(), sign)
 
     def empty_copy(self) -> KeptDocuments:
         """Return one of the same layout with nothing in it."""
@@ -404,14 +411,16 @@ class KeptDocuments(Kept):
         """Return it with this threshold, if that is lower than its own."""
         if threshold >= self.threshold:
             return self
-        base = self.base if self.overlay.n_entries else self
+        base = self
+        if self.overlay.n_entries:
+            base = self.base
         return replace(base, threshold=threshold, held=base.held.below(threshold))
 
     def batches(self) -> Iterator[Examples]:
         """Yield the windows of all documents in the order of the hashes."""
         pieces = self._pieces()
-        for part in in_parts(pieces.sizes * self.h, TOKENS_AT_ONCE):
-            windows = self._windows(pieces.documents[part], pieces.numbers[part])
+        for batch in in_batches(pieces.sizes * self.h, TOKENS_AT_ONCE):
+            windows = self._windows(pieces.documents[batch], pieces.numbers[batch])
             yield windows.with_used_labels()
 
     def fitting_sample(self, vote: Vote) -> Examples:
@@ -419,15 +428,15 @@ class KeptDocuments(Kept):
 
         A vote is fitted to them.
         """
-        most = int(getattr(vote, "sample", 50_000))
+        sample_size = int(getattr(vote, "sample", 50_000))
         if vote.keeps_cases:
-            return self._lowest_pieces(most)
-        rows = KeptRows.empty(self.h, self.seed, most)
+            return self._lowest_pieces(sample_size)
+        rows = KeptRows.empty(self.h, self.seed, sample_size)
         for examples in self.batches():
             rows = rows.edit(examples, 1)
         return rows.examples()
 
-    def _lowest_pieces(self, most: int) -> Examples:
+    def _lowest_pieces(self, limit: int) -> Examples:
         """Return pieces of documents with at most this many examples, but one piece at least.
 
         No piece comes before its document in the order, so where some documents are kept only,
@@ -441,17 +450,17 @@ class KeptDocuments(Kept):
         samples = [self._windows(pieces.documents[:0], pieces.numbers[:0])]
         n_examples = 0
         n_pieces = 0
-        for part in in_parts(np.minimum(pieces.sizes, most)[order], max(most, 1)):
-            places = order[part]
+        for batch in in_batches(np.minimum(pieces.sizes, limit)[order], max(limit, 1)):
+            places = order[batch]
             examples = self._windows(pieces.documents[places], pieces.numbers[places])
             assert examples.cases is not None
-            ends = n_examples + np.cumsum(np.bincount(examples.cases, minlength=len(part)))
-            n_fitting = max(int(np.searchsorted(ends, most, "right")), int(not n_examples))
+            ends = n_examples + np.cumsum(np.bincount(examples.cases, minlength=len(batch)))
+            n_fitting = max(int(np.searchsorted(ends, limit, "right")), int(not n_examples))
             rows = np.flatnonzero(examples.cases < n_fitting)
             samples.append(replace(examples.rows(rows), cases=examples.cases[rows] + n_pieces))
             n_examples += len(rows)
-            n_pieces += len(part)
-            if n_fitting < len(part):
+            n_pieces += len(batch)
+            if n_fitting < len(batch):
                 break
         vocabulary = samples[0].contexts.vocabulary
         ranks = np.concatenate([sample.contexts.ranks for sample in samples])
@@ -507,7 +516,9 @@ class KeptDocuments(Kept):
         # the contexts, with what the document was filled up with before its beginning
         inside = places[:, None] + np.arange(-self.h, 0)
         outside = inside < starts[cases][:, None]
-        contexts = ranks[base.codes[np.where(outside, 0, inside)]] if len(places) else inside
+        contexts = inside
+        if len(places):
+            contexts = ranks[base.codes[np.where(outside, 0, inside)]]
         contexts = np.where(outside, filler[ways[cases]][:, None], contexts)
         return Examples(
             contexts=Contexts.with_ranks(vocabulary, contexts),
@@ -521,7 +532,9 @@ class KeptDocuments(Kept):
         """Return what is kept as canonical arrays."""
         documents = self.base.held
         long = sorted(self.long.counts().items())
-        cases = {"cases": documents.cases} if documents.has_cases else {}
+        cases = {}
+        if documents.has_cases:
+            cases["cases"] = documents.cases
         return {
             **{f"tokens.{name}": array for name, array in documents.tokens.arrays().items()},
             "codes": documents.codes,
@@ -543,7 +556,7 @@ class KeptDocuments(Kept):
         times = stored.multiplicities("long_counts", shape, least=1, below=MAX_EXAMPLES).tolist()
         long: LayeredCounts[int] = LayeredCounts((dict(zip(long_words, times, strict=True)),))
         documents = sum_documents([listed])
-        kept = replace(self, held=documents, long=long)
+        restored = replace(self, held=documents, long=long)
         is_canonical = (
             documents.tokens == listed.tokens
             and documents.ways == listed.ways
@@ -555,7 +568,7 @@ class KeptDocuments(Kept):
         )
         if (
             not is_canonical
-            or not (listed.lengths > kept.n_contexts(documents)).all()
+            or not (listed.lengths > restored.n_contexts(documents)).all()
             or listed.below(self.threshold) is not listed
             or not _are_rows(documents, self.h)
         ):
@@ -563,7 +576,7 @@ class KeptDocuments(Kept):
                 "the kept documents are not in canonical order, "
                 "or their hashes are above the threshold"
             )
-        return kept
+        return restored
 
     def _read_documents(self, stored: StoredArrays) -> Documents:
         """Return the documents of a file as they are listed there, with their hashes."""
@@ -628,7 +641,9 @@ class Keeper:
         self.could_tell = True
         self._way = way
         self._sign = sign
-        self._labels = None if way.classes is None else Vocabulary.of(way.classes)
+        self._labels: Vocabulary | None = None
+        if way.classes is not None:
+            self._labels = Vocabulary.of(way.classes)
         self._waiting: list[Documents] = []
         """Documents that are put among those that are kept when they are as many.
 
@@ -636,20 +651,23 @@ class Keeper:
 
     def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks as they are, after a look at each."""
-        kept = None if self.store is None else self.store.kept_documents
-        if kept is None:
+        documents = None
+        if self.store is not None:
+            documents = self.store.kept_documents
+        if documents is None:
             yield from self._windows_through(blocks)
             return
-        cutter = DocumentCutter(kept.h, self._way, kept.seed)
+        cutter = DocumentCutter(documents.h, self._way, documents.seed)
         for block in self._windows_through(blocks):
-            self._take(cutter.cut(block), kept.threshold)
-            n_waiting = sum(len(documents.codes) for documents in self._waiting)
-            if n_waiting > max(TOKENS_AT_ONCE, len(kept.held.codes)):
-                kept = self._keep_waiting(kept)
+            self._take(cutter.cut(block), documents.threshold)
+            n_waiting = sum(len(waiting.codes) for waiting in self._waiting)
+            if n_waiting > max(TOKENS_AT_ONCE, len(documents.held.codes)):
+                documents = self._keep_waiting(documents)
             yield block
-        self._take(cutter.finish(), kept.threshold)
-        kept = self._keep_waiting(kept).with_long(cutter.long, self._sign)
-        self.store = None if self.store is None else self.store.with_kept(kept)
+        self._take(cutter.finish(), documents.threshold)
+        documents = self._keep_waiting(documents).with_long(cutter.long, self._sign)
+        if self.store is not None:
+            self.store = self.store.with_kept(documents)
 
     def _windows_through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Store the windows of each block, where windows are stored."""
@@ -660,16 +678,16 @@ class Keeper:
 
     def _take(self, documents: Iterable[Documents], threshold: int) -> None:
         """Let documents that are to be kept wait."""
-        for part in documents:
-            low = part.below(threshold)
-            self.could_tell &= low is part
+        for document_batch in documents:
+            low = document_batch.below(threshold)
+            self.could_tell &= low is document_batch
             self._waiting.append(low)
 
-    def _keep_waiting(self, kept: KeptDocuments) -> KeptDocuments:
-        """Return what is kept with the documents that wait."""
-        documents = sum_documents(self._waiting)
+    def _keep_waiting(self, documents: KeptDocuments) -> KeptDocuments:
+        """Return the kept documents with those that wait."""
+        waiting = sum_documents(self._waiting)
         self._waiting = []
-        return kept.with_documents(documents, self._sign)
+        return documents.with_documents(waiting, self._sign)
 
 
 def match_documents(events: Key, documents: Counter[Key]) -> Counter[Key]:

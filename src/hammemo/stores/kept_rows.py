@@ -159,8 +159,8 @@ class KeptRows(Kept):
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
         plain = replace(self, overlay=LayeredCounts(), overlay_values=0)
-        whole = plain.with_copies(rows, times, example_words(rows, self.seed))
-        return whole.within_budget()
+        base = plain.with_copies(rows, times, example_words(rows, self.seed))
+        return base.within_budget()
 
     @cached_property
     def _sizes(self) -> Ints:
@@ -181,7 +181,9 @@ class KeptRows(Kept):
         has_many_values = self.most_values is not None and self.n_values > self.most_values
         if not has_many_values and len(self.words) <= self.most:
             return self
-        sizes = None if self.most_values is None else self._sizes
+        sizes = None
+        if self.most_values is not None:
+            sizes = self._sizes
         return self.below(self.threshold_for(self.words, sizes))
 
     def examples(self) -> Examples:
@@ -200,12 +202,12 @@ class KeptRows(Kept):
         """Return all rows: a vote takes those with the lowest hashes."""
         return self.examples()
 
-    def lowest(self, most: int) -> Examples:
+    def lowest(self, limit: int) -> Examples:
         """Return the rows with the lowest hashes, at most this many of them."""
         examples = self.examples()
-        if len(examples) <= most:
+        if len(examples) <= limit:
             return examples
-        lowest = examples.rows(np.arange(most)).with_used_labels()
+        lowest = examples.rows(np.arange(limit)).with_used_labels()
         return replace(lowest, contexts=lowest.contexts.with_used_tokens())
 
     def edit(self, examples: Examples, sign: int) -> KeptRows:
@@ -216,14 +218,16 @@ class KeptRows(Kept):
         words = example_words(examples, self.seed)
         low = np.flatnonzero(self.are_low(words))
         if len(low) <= max(_ROW_BY_ROW, len(self.words) // 32) and len(low) < len(self.words):
-            rows = examples if len(low) == len(words) else examples.rows(low)
-            return self._edit_overlay(_count(rows), sign)
+            if len(low) < len(words):
+                examples = examples.rows(low)
+            return self._edit_overlay(_count(examples), sign)
         base = self.base
         if sign > 0:
             base = base.with_room_for(words, examples.contexts)
         low = np.flatnonzero(base.are_low(words))
-        rows = examples if len(low) == len(words) else examples.rows(low)
-        return base.with_copies(rows, sign * rows.multiplicity, words[low])
+        if len(low) < len(words):
+            examples = examples.rows(low)
+        return base.with_copies(examples, sign * examples.multiplicity, words[low])
 
     def edit_one(self, context: Sequence[Any], label: Any, by: int) -> KeptRows:
         """Return the rows with one example learned `by` times or, below zero, forgotten.
@@ -250,20 +254,20 @@ class KeptRows(Kept):
         if sign < 0 and any(self.times(row) < times for row, times in rows.items()):
             raise never_stored()
         # not `replace`: single edits take microseconds; what is known of the base, both share
-        kept = object.__new__(KeptRows)
+        edited = object.__new__(KeptRows)
         overlay = self.overlay.plus(rows, sign)
-        vars(kept).update(vars(self), overlay=overlay)
-        vars(kept).pop("base", None)
+        vars(edited).update(vars(self), overlay=overlay)
+        vars(edited).pop("base", None)
         n = overlay.n_entries
         # a base is made as soon as as many edits at once would find that there are too many rows
         may_be_too_many = sign > 0 and n + len(self.words) > self.most
         if self.most_values is not None and sign > 0:
             values = self.overlay_values + sum(map(_size_of_row, rows))
-            vars(kept)["overlay_values"] = values
+            vars(edited)["overlay_values"] = values
             may_be_too_many = may_be_too_many or values + self.n_values > self.most_values
         if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16):
-            return kept.base
-        return kept
+            return edited.base
+        return edited
 
     def plus(self, other: ModelStore, sign: int) -> KeptRows | None:
         """Return what both keep or, with sign -1, without the other's.
@@ -276,10 +280,12 @@ class KeptRows(Kept):
         is_alike = added.kept_rows is not None and added.seed == self.seed
         if not (is_alike or added.holds_all):
             return None
-        kept = self.below(added.threshold) if is_alike else self
+        rows = self
+        if is_alike:
+            rows = self.below(added.threshold)
         for examples in added.batches():
-            kept = kept.edit(examples, sign)
-        return kept
+            rows = rows.edit(examples, sign)
+        return rows
 
     def with_windows(self, block: Block, labels: Vocabulary | None, sign: int = 1) -> KeptRows:
         """Return the rows with the windows of a block learned or forgotten.
@@ -340,18 +346,18 @@ class KeptRows(Kept):
         contexts = Contexts.with_ranks(tokens, codes.astype(np.int64) - 1)
         rows = Examples(contexts, label_codes.astype(np.int64), labels, times)
         words = example_words(rows, self.seed)
-        kept = self.in_canonical_form(rows, times, words)
+        restored = self.in_canonical_form(rows, times, words)
         is_canonical = (
-            kept.tokens == tokens
-            and kept.labels == labels
-            and np.array_equal(kept.codes, codes)
-            and np.array_equal(kept.label_codes, label_codes)
+            restored.tokens == tokens
+            and restored.labels == labels
+            and np.array_equal(restored.codes, codes)
+            and np.array_equal(restored.label_codes, label_codes)
         )
         if not is_canonical or not self.are_low(words).all():
             raise ValueError(
                 "the kept rows are not in canonical order, or their hashes are above the threshold"
             )
-        return kept
+        return restored
 
     def with_copies(self, examples: Examples, times: Ints, words: Words) -> KeptRows:
         """Return the base with these examples stored this many times more or, below zero, less."""
@@ -386,20 +392,22 @@ class KeptRows(Kept):
         tokens = rows.contexts.vocabulary
         labels = rows.labels
         order, firsts = distinct_order(rows.contexts.ranks, rows.label_ranks, words)
-        sums = np.add.reduceat(times[order], firsts) if len(firsts) else times[:0]
+        sums = times[:0]
+        if len(firsts):
+            sums = np.add.reduceat(times[order], firsts)
         if (sums < 0).any():
             raise never_stored()
         stays = order[firsts[sums > 0]]
         ranks = rows.contexts.ranks[stays]
         label_ranks = rows.label_ranks[stays]
-        used = np.zeros(len(tokens) + 1, bool)  # rank -1 marks the last entry
+        has_token = np.zeros(len(tokens) + 1, bool)  # rank -1 marks the last entry
         used_labels = np.zeros(len(labels), bool)
-        used[ranks] = True
+        has_token[ranks] = True
         used_labels[label_ranks] = True
-        code = narrow(np.append(np.cumsum(used[:-1]), 0))  # rank -1 reads the last entry
+        code = narrow(np.append(np.cumsum(has_token[:-1]), 0))  # rank -1 reads the last entry
         return replace(
             self,
-            tokens=tokens.keep(used[:-1]),
+            tokens=tokens.keep(has_token[:-1]),
             labels=labels.keep(used_labels),
             codes=code[ranks],
             label_codes=narrow((np.cumsum(used_labels) - 1)[label_ranks]),
