@@ -49,7 +49,7 @@ def check_label_parameters(settings: ModelSettings, state: LabelState) -> None:
     with naming_parameter("class_weight", settings.class_weight):
         settings.with_class_weight(vote)
     with naming_parameter("kernel", settings.kernel):
-        kernel = make_kernel(settings.kernel, memory, vote).named(state.columns.names)
+        kernel = make_kernel(settings.kernel, memory, vote).with_positions(state.columns.names)
         sites = _sites_of(kernel, settings, state)
         vote.check_reads(sites)
     with naming_parameter("memory", settings.memory):
