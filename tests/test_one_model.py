@@ -53,10 +53,13 @@ def is_check(node: ast.AST) -> bool:
     if not isinstance(node, ast.Compare):
         return False
     sides = [node.left, *node.comparators]
-    if any(isinstance(side, ast.Name) and (side.id in ("LABELS", "NUMBERS") or names_one_task(side)) for side in sides):
+    if any(map(names_one_task, sides)):
         return True
     asks_name = any(isinstance(side, ast.Attribute) and side.attr in ("predicts", "family", "task") for side in sides)
-    return asks_name and any(isinstance(side, ast.Constant) for side in sides)
+    names = [side.id for side in sides if isinstance(side, ast.Name)]
+    return asks_name and (
+        bool({"LABELS", "NUMBERS"} & set(names)) or any(isinstance(side, ast.Constant) for side in sides)
+    )
 
 
 def names_one_task(node: ast.AST) -> bool:
