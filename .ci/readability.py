@@ -42,7 +42,6 @@ UNFINISHED = frozenset(
     src/hammemo/edits
     src/hammemo/estimators
     src/hammemo/features
-    src/hammemo/planning
     src/hammemo/sources
     src/hammemo/tokens
     tests/support

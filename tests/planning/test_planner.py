@@ -17,10 +17,10 @@ from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.planning import plan
-from hammemo.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
+from hammemo.planning.growth import SiteModel, SiteSample, Urn, estimate_distinct, estimate_features
 from hammemo.planning.planner import parse_bytes
-from hammemo.planning.predictions import Sizes, width
-from hammemo.planning.trials import Grower, HashedSample, hashed_rows
+from hammemo.planning.sizes import LargestCounts, Sizes, width
+from hammemo.planning.trials import Grower, HashedSample, find_hashed_rows
 from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def rows_of(data: plans.PlanData, number: int, seed: int = 0) -> Any:
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=50), st.floats(0.01, 1.0))
 def test_a_part_of_the_sample_holds_no_more_than_the_sample(counts: list[int], share: float) -> None:
-    expected = expected_distinct(np.array(counts), share)
+    expected = estimate_distinct(np.array(counts), share)
     assert 0 < expected <= len(counts) + 1e-6
-    assert expected_distinct(np.array(counts), 3.0) >= len(counts) - 1e-6
+    assert estimate_distinct(np.array(counts), 3.0) >= len(counts) - 1e-6
 
 
 def test_distinct_things_are_extrapolated() -> None:
@@ -52,7 +52,7 @@ def test_distinct_things_are_extrapolated() -> None:
     drawn = rng.choice(20_000, 100_000, p=shares / shares.sum())
     seen = np.unique(drawn[:10_000], return_counts=True)[1]
     found = len(np.unique(drawn))
-    assert 0.85 * found < expected_features(seen, 10.0) <= expected_distinct(seen, 10.0) < 1.25 * found
+    assert 0.85 * found < estimate_features(seen, 10.0) <= estimate_distinct(seen, 10.0) < 1.25 * found
 
 
 def test_an_urn_is_found_again() -> None:
@@ -65,11 +65,11 @@ def test_an_urn_is_found_again() -> None:
         else:
             weights = np.array(counts) - 0.6
             counts[int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))] += 1
-    found = Urn.of(np.array(counts))
+    found = Urn.from_counts(np.array(counts))
     assert found.discount == pytest.approx(0.6, abs=0.08)
-    expected = found.expected_features(len(counts), 4_000, 16_000)
-    target = found.expecting(0.7 * expected, len(counts), 4_000, 16_000)
-    assert target.expected_features(len(counts), 4_000, 16_000) == pytest.approx(
+    expected = found.estimate_features(len(counts), 4_000, 16_000)
+    target = found.with_expectation(0.7 * expected, len(counts), 4_000, 16_000)
+    assert target.estimate_features(len(counts), 4_000, 16_000) == pytest.approx(
         max(0.7 * expected, len(counts) + 0.5), rel=0.01
     )
 
@@ -105,7 +105,7 @@ def test_without_growth_a_trial_is_leaving_one_out(data: plans.PlanData, kernel:
     sites = kernel.resolve(X.shape[1])
     sample = HashedSample(Examples.of(X, y), sites, 9, 90)
     trial = Grower(sample, 90).draw(np.random.default_rng(0), sites.weights, mean=vote == "mean")
-    outcome = trial.hashed(20, 10, certify=True)
+    outcome = trial.try_hashed(20, 10, certify=True)
     exact = MemoryClassifier(kernel, Exact(), vote, 9).fit(X, y)
     hashed = MemoryClassifier(kernel, Hashed(20, 10), vote, 9).fit(X, y)
     same, proofs = [], []
@@ -129,8 +129,8 @@ def test_rows_of_hashes_are_those_of_contexts(data: plans.PlanData) -> None:
     layout = RowLayout(sites, 3, None, 17, most_frequent(examples, sites, seed=3, key=None, numbers=[5]))
     rows = np.stack(
         [
-            hashed_rows(part.words[part.features], layout.own(k), 3, sites.positions[k], 17)
-            for k, part in enumerate(sample.parts)
+            find_hashed_rows(site.words[site.features], layout.own(k), seed=3, site=sites.positions[k], buckets=17)
+            for k, site in enumerate(sample.site_samples)
         ],
         axis=1,
     )
@@ -148,15 +148,17 @@ def test_sizes_without_growth_are_exact(data: plans.PlanData, text: bool) -> Non
         sample = HashedSample(examples, sites, 1, 2_000)
         sizes = Sizes(examples, sample, sample.n_labels)
         trial = Grower(sample, 2_000).draw(np.random.default_rng(0), sites.weights, mean=False)
-        largest = [(float(a), float(b)) for a, b in trial.hashed(64, 32).largest]
+        largest = [LargestCounts(float(a), float(b)) for a, b in trial.try_hashed(64, 32).largest]
         models = {
-            sizes.hashed(64, [32] * len(sample.pooled), largest).value: Hashed(64, 32),
-            sizes.gaussian(40): Gaussian(40),
+            sizes.measure_hashed(64, [32] * len(sample.pooled), largest).value: Hashed(64, 32),
+            sizes.measure_gaussian(40): Gaussian(40),
         }
         for size, memory in models.items():
             assert MemoryClassifier(kernel, memory, random_state=1, vote="sum").fit(X, y).memory_.nbytes == size
         exact = MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y).memory_.nbytes
-        assert sizes.exact(max(a for a, _ in trial.hashed(64, 5_000).largest)).value == pytest.approx(exact, rel=0.03)
+        assert sizes.measure_exact(max(a for a, _ in trial.try_hashed(64, 5_000).largest)).value == pytest.approx(
+            exact, rel=0.03
+        )
 
 
 def test_widths() -> None:

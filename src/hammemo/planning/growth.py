@@ -1,33 +1,35 @@
-r"""What a sample says of more data: how many new things there will be, and what the counts may look like.
+r"""What a sample says of more data: how many new things there will be, and how counts may look.
 
-**New things.** A species seen c times in a sample has a rate :math:`\lambda`, its expected number of sightings, and c
-is Poisson. The distribution of rates over species is fitted to the counts of counts by maximum likelihood without any
-form being assumed (a mixture over a grid of rates, fitted by EM, zeros left out because they cannot be seen). In t
-times as much data a species of rate :math:`\lambda` is seen with probability :math:`1 - e^{-\lambda t}`:
-`expected_distinct`.
+**New things.** A species seen c times in a sample has a rate :math:`\lambda`, its expected number
+of sightings, and c is Poisson. The distribution of rates over species is fitted to the counts of
+counts by maximum likelihood, without assuming a form (a mixture over a grid of rates, fitted by EM,
+zeros left out because they cannot be seen). In t times as much data a species of rate
+:math:`\lambda` is seen with probability :math:`1 - e^{-\lambda t}`: `estimate_distinct`.
 
-**Counts.** At one site of a kernel a cell is a pair (feature, label), and a sample of m cells is grown to n as urns
-grow. A cell copies the feature of an earlier cell, chosen uniformly, or brings a new one: the Pitman-Yor urn, in which
-a feature of count c among i cells and K features is next with probability :math:`(c - d)/(\theta + i)` and a new one
-with probability :math:`(\theta + dK)/(\theta + i)`. Given a feature with N earlier cells and a concentration a, the
-label is drawn from the labels' shares with probability :math:`a/(N + a)` and else copied from the same earlier cell.
-So a grown table is a draw from the posterior of a Bayesian model given the sample, and where the model holds the real
-table of n examples is exchangeable with the draws. :math:`(d, \theta)` maximise the likelihood of the sample's counts,
-and d is then moved so that the expected number of features at n is the one above. Concentrations differ from feature
-to feature: most follow the labels' shares, some belong to one label. Their distribution, on a grid, is fitted by EM
-for rare, middle and frequent features, and each feature draws its own from its posterior. All sites share their label
-totals.
+**Counts.** At one site of a kernel a cell is a pair (feature, label), and a sample of m cells is
+grown to n as urns grow. A cell copies the feature of an earlier cell, chosen uniformly, or brings a
+new one: the Pitman-Yor urn, in which a feature of count c among i cells and K features is next with
+probability :math:`(c - d)/(\theta + i)` and a new one with probability
+:math:`(\theta + dK)/(\theta + i)`. Given a feature with N earlier cells and a concentration a, the
+label is drawn from the labels' shares with probability :math:`a/(N + a)` and otherwise copied from
+the same earlier cell. So a grown table is a draw from the posterior of a Bayesian model given the
+sample, and where the model holds the real table of n examples is exchangeable with the draws.
+:math:`(d, \theta)` maximise the likelihood of the sample's counts, and d is then moved so that the
+expected number of features at n is the one above. Concentrations differ from feature to feature:
+most follow the labels' shares, some belong to one label. Their distribution, on a grid, is fitted
+by EM for rare, middle and frequent features, and each feature draws its own from its posterior. All
+sites share their label totals.
 
-**Leaving one out.** A sample's example is used as a query of data that does not hold it: the descendants of its own
-cells, the ones that copied it, are taken out of what it reads. In an urn, what is left is what would have grown
-without it. A feature that only the query holds has no count in the rest of the sample; in the grown data it reads what
-a random feature new to the sample has.
+**Leaving one out.** A sample's example is used as a query of data that does not hold it: the
+descendants of its own cells, the ones that copied it, are taken out of what it reads. The rest of
+an urn is what would have grown without it. A feature that only the query holds has no count in the
+rest of the sample; in the grown data it reads what a random feature new to the sample has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -39,15 +41,27 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Bools, Floats, Ints, Words
 
-_RATES = np.geomspace(0.01, 90.0, 60)
-_CERTAIN = 60  # what was seen more often is seen again
-_CONCENTRATIONS = np.array([0.3, 1, 3, 10, 30, 100, 300, 1000, 1e4, 1e6])
-_FREQUENCIES = np.array([2, 8, 64])  # from which counts on features are rare, middle and frequent
-_EM_STEPS = 100
-_NEW_KEPT = 0.85
+_RATES: Final = np.geomspace(0.01, 90.0, 60)
+"""The grid of rates of species."""
+
+_CERTAIN: Final = 60
+"""A species that was seen more often than this is seen again."""
+
+_CONCENTRATIONS: Final = np.array([0.3, 1, 3, 10, 30, 100, 300, 1000, 1e4, 1e6])
+"""The grid of concentrations: from features of one label to those that follow the shares."""
+
+_FREQUENCIES: Final = np.array([2, 8, 64])
+"""The counts from which on features are rare, middle and frequent."""
+
+_EM_STEPS: Final = 100
+"""Steps of a fit of a mixture."""
+
+_REALISTIC_SHARE: Final = 0.85
+"""The share of the new tokens that the mixture expects which a vocabulary really has. By a trial on
+other data than the plans in docs/planning.md."""
 
 
-def expected_distinct(counts: Ints, times: float) -> float:
+def estimate_distinct(counts: Ints, times: float) -> float:
     """Return how many distinct things data `times` as large as a sample is expected to hold.
 
     Parameters
@@ -55,58 +69,65 @@ def expected_distinct(counts: Ints, times: float) -> float:
     counts : ndarray
         How often each thing was seen in the sample; all positive.
     times : float
-        Below one, the expected number in a part of the sample.
+        Below one, the expected number in some of the sample.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.planning.growth import expected_distinct
+    >>> from hammemo.planning.growth import estimate_distinct
     >>> seen_often = np.full(100, 50)
-    >>> round(expected_distinct(seen_often, 10.0))
+    >>> round(estimate_distinct(seen_often, 10.0))
     100
-    >>> expected_distinct(np.ones(100, np.int64), 2.0) > 150
+    >>> estimate_distinct(np.ones(100, np.int64), 2.0) > 150
     True
     """
     if not len(counts):
         return 0.0
     values, repeats = np.unique(counts, return_counts=True)
     if times <= 1:
-        return float((repeats * -np.expm1(values * np.log1p(-min(times, 1 - 1e-12)))).sum())
-    few = values <= _CERTAIN
-    certain = int(repeats[~few].sum())
-    values, repeats = values[few], repeats[few]
+        share = min(times, 1 - 1e-12)
+        return float((repeats * -np.expm1(values * np.log1p(-share))).sum())
+
+    # Only species that were seen rarely tell how many there are besides.
+    is_rare = values <= _CERTAIN
+    n_certain = int(repeats[~is_rare].sum())
+    values = values[is_rare]
+    repeats = repeats[is_rare]
     if not len(values):
-        return float(certain)
-    seen = -np.expm1(-_RATES)
-    likelihood = (
-        np.exp(np.outer(values, np.log(_RATES)) - _RATES - gammaln(values + 1.0)[:, None]) / seen
-    )
-    shares = mixture_shares(likelihood, repeats, steps=4 * _EM_STEPS)
-    species = repeats.sum() * shares / seen
-    return float(certain + (species * -np.expm1(-_RATES * times)).sum())
+        return float(n_certain)
+
+    # The distribution of rates of the species that were seen, then that of all species.
+    is_seen = -np.expm1(-_RATES)
+    logs = np.outer(values, np.log(_RATES)) - _RATES - gammaln(values + 1.0)[:, None]
+    likelihood = np.exp(logs) / is_seen
+    shares = fit_mixture(likelihood, repeats, steps=4 * _EM_STEPS)
+    species = repeats.sum() * shares / is_seen
+    return float(n_certain + (species * -np.expm1(-_RATES * times)).sum())
 
 
-def expected_features(counts: Ints, times: float) -> float:
-    """Return `expected_distinct` for tokens or tuples of them, whose rarest ones are fewer than the mixture says.
+def estimate_features(counts: Ints, times: float) -> float:
+    """Return `estimate_distinct` for tokens or tuples of them, of which fewer are very rare.
 
-    A vocabulary ends somewhere, which a sample does not show: of the new ones that the mixture expects, a share is kept
-    that was set on other data than the plans in docs/planning.md.
+    A vocabulary ends somewhere, which a sample does not show. So only a share of the new ones that
+    the mixture expects is counted.
     """
-    found = expected_distinct(counts, times)
-    return found if times <= 1 else len(counts) + _NEW_KEPT * (found - len(counts))
+    n_distinct = estimate_distinct(counts, times)
+    if times <= 1:
+        return n_distinct
+    return len(counts) + _REALISTIC_SHARE * (n_distinct - len(counts))
 
 
-def mixture_shares(
+def fit_mixture(
     likelihood: Floats, repeats: Array, steps: int = _EM_STEPS, prior: float = 0.0
 ) -> Floats:
-    """Return the shares of a mixture's parts that make observations most likely, by EM.
+    """Return the shares of a mixture's components that make observations most likely, by EM.
 
     Shapes
     ------
-    likelihood : (observations, parts); repeats : (observations,); returned : (parts,)
+    likelihood : (observations, components); repeats : (observations,); returned : (components,)
     """
-    n_parts = likelihood.shape[1]
-    shares = np.full(n_parts, 1 / n_parts)
+    n_components = likelihood.shape[1]
+    shares = np.full(n_components, 1 / n_components)
     for _ in range(steps):
         weighted = likelihood * shares
         shares = (repeats / weighted.sum(axis=1)) @ weighted + prior
@@ -121,7 +142,7 @@ class Urn:
     Examples
     --------
     >>> from hammemo.planning.growth import Urn
-    >>> round(Urn(0.5, 10.0).expected_features(known=100, m=1000, n=4000))
+    >>> round(Urn(0.5, 10.0).estimate_features(n_features=100, m=1000, n=4000))
     219
     """
 
@@ -129,56 +150,64 @@ class Urn:
     strength: float
 
     @classmethod
-    def of(cls, counts: Ints) -> Urn:
+    def from_counts(cls, counts: Ints) -> Urn:
         """Return the urn under which a sample with these counts of its features is most likely."""
         values, repeats = np.unique(counts, return_counts=True)
-        known, m = len(counts), int(counts.sum())
+        n_features = len(counts)
+        m = int(counts.sum())
 
-        def parameters(at: Floats) -> tuple[float, float]:
-            return 1e-6 + (1 - 2e-6) * float(expit(at[0])), float(np.exp(np.clip(at[1], -20, 20)))
+        def read_parameters(at: Floats) -> Urn:
+            discount = 1e-6 + (1 - 2e-6) * float(expit(at[0]))
+            return cls(discount, float(np.exp(np.clip(at[1], -20, 20))))
 
-        def surprise(at: Floats) -> float:
-            d, strength = parameters(at)
-            new = (
-                (known - 1) * np.log(d) + gammaln(strength / d + known) - gammaln(strength / d + 1)
-            )
+        def compute_surprise(at: Floats) -> float:
+            urn = read_parameters(at)
+            d = urn.discount
+            ratio = urn.strength / d
+            new = (n_features - 1) * np.log(d) + gammaln(ratio + n_features) - gammaln(ratio + 1)
             old = (repeats * (gammaln(values - d) - gammaln(1 - d))).sum()
-            return float(gammaln(strength + m) - gammaln(strength + 1) - new - old)
+            return float(gammaln(urn.strength + m) - gammaln(urn.strength + 1) - new - old)
 
-        start = [0.0, np.log(1 + known / 4)]
+        start = [0.0, np.log(1 + n_features / 4)]
         best = minimize(
-            surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2}
+            compute_surprise, start, method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2}
         )
-        return cls(*parameters(best.x))
+        return read_parameters(best.x)
 
-    def expected_features(self, known: int, m: int, n: int) -> float:
-        """Return how many features n cells are expected to hold, m of which hold `known`."""
-        d, strength = max(self.discount, 1e-9), self.strength
+    def estimate_features(self, n_features: int, m: int, n: int) -> float:
+        """Return how many features n cells are expected to hold, m of which hold `n_features`."""
+        d = max(self.discount, 1e-9)
+        strength = self.strength
         growth = (
             gammaln(strength + d + n)
             - gammaln(strength + d + m)
             - gammaln(strength + n)
             + gammaln(strength + m)
         )
-        return float(known + (known + strength / d) * np.expm1(growth))
+        return float(n_features + (n_features + strength / d) * np.expm1(growth))
 
-    def expecting(self, features: float, known: int, m: int, n: int) -> Urn:
-        """Return an urn of this strength, or of a smaller one where that is too much, that expects these features."""
+    def with_expectation(self, expected: float, n_features: int, m: int, n: int) -> Urn:
+        """Return an urn that expects so many features in n cells, m of which hold `n_features`.
+
+        It has this strength, or a smaller one where that is too much for any discount.
+        """
         if n <= m:
             return self
-        features = max(features, known + 0.5)
+        expected = max(expected, n_features + 0.5)
 
-        def excess(discount: float) -> float:
-            return Urn(discount, self.strength).expected_features(known, m, n) - features
+        def compute_excess(discount: float) -> float:
+            urn = Urn(discount, self.strength)
+            return urn.estimate_features(n_features, m, n) - expected
 
-        if excess(1e-6) >= 0:
-            strength = (features - known) / np.log((self.strength + n) / (self.strength + m))
-            return Urn(1e-6, max(float(strength), 1e-6))
-        return (
-            Urn(float(brentq(excess, 1e-6, 1 - 1e-6)), self.strength)
-            if excess(1 - 1e-6) > 0
-            else self
-        )
+        lowest = 1e-6
+        highest = 1 - 1e-6
+        if compute_excess(lowest) >= 0:
+            # With a discount of almost zero, new features come at the rate θ / (θ + i).
+            strength = (expected - n_features) / np.log((self.strength + n) / (self.strength + m))
+            return Urn(lowest, max(float(strength), 1e-6))
+        if compute_excess(highest) <= 0:
+            return self
+        return Urn(float(brentq(compute_excess, lowest, highest)), self.strength)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +237,8 @@ class SiteSample:
 
     def entry_counts(self, n_labels: int) -> Ints:
         """Return how often each (feature, label) that occurs does."""
-        return np.asarray(np.unique(self.features * n_labels + self.labels, return_counts=True)[1])
+        entries = self.features * n_labels + self.labels
+        return np.asarray(np.unique(entries, return_counts=True)[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +250,8 @@ class GrownSite:
     features, labels : ndarray of shape (n,)
         Features beyond those of the sample are new ones.
     roots : ndarray of int32, shape (n,)
-        The cell that each cell's feature was first copied from, or itself where it brought a new one.
+        The cell that each cell's feature was first copied from, or itself where it brought a new
+        one.
     n_features : int
     """
 
@@ -228,6 +259,24 @@ class GrownSite:
     labels: Ints
     roots: NDArray[np.int32]
     n_features: int
+
+
+class _Copies(NamedTuple):
+    """Where the cells of a growth come from."""
+
+    sources: NDArray[np.int32]
+    """The cell that each cell copies; itself if it copies none."""
+    brings_new: Bools
+    """Which grown cells bring a new feature."""
+
+
+class _Concentrations(NamedTuple):
+    """Distributions over the grid of concentrations, cumulated."""
+
+    of_features: Floats
+    """The posterior of each feature of the sample: (features, grid)."""
+    of_new: Floats
+    """The distribution of new features: (grid,)."""
 
 
 class SiteModel:
@@ -247,39 +296,41 @@ class SiteModel:
         self.shares = shares
         counts = sample.counts
         m = len(sample.features)
-        self.urn = Urn.of(counts).expecting(features, len(counts), m, max(n, m))
+        urn = Urn.from_counts(counts)
+        self.urn = urn.with_expectation(features, len(counts), m, max(n, m))
         self._counts = counts
-        self._posteriors, self._new = self._concentrations()
+        self._concentrations = self._fit_concentrations()
 
-    def _concentrations(self) -> tuple[Floats, Floats]:
-        """Return the cumulated posterior of each feature's concentration, and the distribution of new features'."""
-        n_labels, counts = len(self.shares), self._counts
-        keys, entries = np.unique(
-            self.sample.features * n_labels + self.sample.labels, return_counts=True
-        )
-        pseudo = np.maximum(self.shares[keys % n_labels], 1e-12)[:, None] * _CONCENTRATIONS
-        terms = gammaln(entries[:, None] + pseudo) - gammaln(pseudo)
+    def _fit_concentrations(self) -> _Concentrations:
+        """Fit the distributions of concentrations of rare, middle and frequent features.
+
+        With concentration a and shares p, the labels of a feature with counts n have the likelihood
+        of a Dirichlet-multinomial: Γ(a) / Γ(a + N) times the product of Γ(n + a p) / Γ(a p).
+        """
+        n_labels = len(self.shares)
+        counts = self._counts
+        cells = self.sample.features * n_labels + self.sample.labels
+        keys, entry_counts = np.unique(cells, return_counts=True)
+        pseudo_counts = np.maximum(self.shares[keys % n_labels], 1e-12)[:, None] * _CONCENTRATIONS
+        terms = gammaln(entry_counts[:, None] + pseudo_counts) - gammaln(pseudo_counts)
         firsts = np.searchsorted(keys // n_labels, np.arange(len(counts)))
         logs = np.add.reduceat(terms, firsts, axis=0)
         logs += gammaln(_CONCENTRATIONS) - gammaln(_CONCENTRATIONS + counts[:, None])
         likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-        posterior, kinds = np.empty_like(likelihood), np.searchsorted(_FREQUENCIES, counts, "right")
-        rare = None
-        for kind in (
-            1,
-            2,
-            3,
-            0,
-        ):  # single cells say nothing of concentrations: they are taken for rare ones
-            here = kinds == kind
-            fitted = (
-                mixture_shares(likelihood[here], np.ones(here.sum()), prior=0.1) if kind else rare
-            )
-            rare = fitted if rare is None else rare
-            posterior[here] = likelihood[here] * fitted
-        assert rare is not None
+
+        posterior = np.empty_like(likelihood)
+        kinds = np.searchsorted(_FREQUENCIES, counts, "right")
+        is_rare = kinds == 1
+        rare = fit_mixture(likelihood[is_rare], np.ones(is_rare.sum()), prior=0.1)
+        posterior[is_rare] = likelihood[is_rare] * rare
+        for kind in (2, 3):
+            is_kind = kinds == kind
+            shares = fit_mixture(likelihood[is_kind], np.ones(is_kind.sum()), prior=0.1)
+            posterior[is_kind] = likelihood[is_kind] * shares
+        is_single = kinds == 0  # single cells say nothing of concentrations: they count as rare
+        posterior[is_single] = likelihood[is_single] * rare
         cumulated = np.cumsum(posterior, axis=1)
-        return cumulated / cumulated[:, -1:], np.cumsum(rare)
+        return _Concentrations(cumulated / cumulated[:, -1:], np.cumsum(rare))
 
     def grow(self, n: int, label_totals: Ints | None, rng: Generator) -> GrownSite:
         """Return n cells; with `label_totals`, this many of each label."""
@@ -287,84 +338,97 @@ class SiteModel:
         if n <= m:
             cells = np.arange(m, dtype=np.int32)
             return GrownSite(self.sample.features, self.sample.labels, cells, len(self._counts))
-        copied, brings_new = self._pointers(n, rng)
-        roots = _followed(copied)
-        n_known = len(self._counts)
-        number = np.zeros(n, np.int64)
-        number[brings_new] = n_known + np.arange(brings_new.sum())
-        number[:m] = self.sample.features
-        features = number[roots]
-        n_features = n_known + int(brings_new.sum())
-        labels = self._labels(features, copied, n_features, rng)
+        copies = self._draw_copies(n, rng)
+        roots = _follow(copies.sources)
+        n_sample_features = len(self._counts)
+        n_features = n_sample_features + int(copies.brings_new.sum())
+        feature_of_root = np.zeros(n, np.int64)
+        feature_of_root[copies.brings_new] = np.arange(n_sample_features, n_features)
+        feature_of_root[:m] = self.sample.features
+        features = feature_of_root[roots]
+        labels = self._draw_labels(features, copies.sources, n_features, rng)
         if label_totals is not None:
-            labels = _with_totals(labels, m, label_totals, rng)
+            labels = _exchange_labels(labels, m, label_totals, rng)
         return GrownSite(features, labels, roots, n_features)
 
-    def _pointers(self, n: int, rng: Generator) -> tuple[NDArray[np.int32], Bools]:
-        """Return the cell that each cell copies (itself: none), and which grown cells bring a new feature."""
-        m, cells = len(self.sample.features), np.arange(n, dtype=np.int32)
-        pointer, strength = cells.copy(), self.urn.strength
-        pointer[m:] = rng.random(n - m) * cells[m:]
-        first = np.zeros(n, bool)  # the first cells of their features
-        first[np.unique(self.sample.features, return_index=True)[1]] = True
-        first[m:] = rng.random(n - m) * (strength + cells[m:]) < strength
-        discounted = (
-            rng.random(n - m) < self.urn.discount
-        )  # copies of a first cell that bring a new feature instead
-        waiting = m + np.flatnonzero(discounted & ~first[m:])
-        while len(waiting):
-            refused = first[pointer[waiting]]
-            if not refused.any():
+    def _draw_copies(self, n: int, rng: Generator) -> _Copies:
+        """Draw which cell each cell copies, by the Pitman-Yor urn.
+
+        Cell i copies an earlier cell, each with the weight 1, or brings a new feature with the
+        weight θ. To take the discount d off each feature, a copy of a feature's *first* cell brings
+        a new feature with probability d.
+        """
+        m = len(self.sample.features)
+        cells = np.arange(n, dtype=np.int32)
+        sources = cells.copy()
+        strength = self.urn.strength
+        sources[m:] = rng.random(n - m) * cells[m:]
+        is_first = np.zeros(n, bool)  # the first cells of their features
+        is_first[np.unique(self.sample.features, return_index=True)[1]] = True
+        is_first[m:] = rng.random(n - m) * (strength + cells[m:]) < strength
+        is_discounted = rng.random(n - m) < self.urn.discount
+        # Whether a cell copies a first cell may change as other cells become first ones.
+        undecided = m + np.flatnonzero(is_discounted & ~is_first[m:])
+        while len(undecided):
+            copies_first = is_first[sources[undecided]]
+            if not copies_first.any():
                 break
-            first[waiting[refused]] = True
-            waiting = waiting[~refused]
-        brings_new = first.copy()
+            is_first[undecided[copies_first]] = True
+            undecided = undecided[~copies_first]
+        brings_new = is_first.copy()
         brings_new[:m] = False
-        return np.where(brings_new, cells, pointer), brings_new
+        return _Copies(np.where(brings_new, cells, sources), brings_new)
 
-    def _labels(
-        self, features: Ints, copied: NDArray[np.int32], n_features: int, rng: Generator
+    def _draw_labels(
+        self, features: Ints, sources: NDArray[np.int32], n_features: int, rng: Generator
     ) -> Ints:
-        m, n = len(self.sample.features), len(features)
-        known = (rng.random(len(self._counts))[:, None] > self._posteriors).sum(axis=1)
-        new = (rng.random(n_features - len(known))[:, None] > self._new).sum(axis=1)
-        concentration = _CONCENTRATIONS[
-            np.minimum(np.concatenate([known, new]), len(_CONCENTRATIONS) - 1)
-        ]
-        before = np.concatenate([self._counts, np.zeros(len(new))])
+        """Draw the label of each cell: by the labels' shares, or that of the cell it copies."""
+        m = len(self.sample.features)
+        n = len(features)
+
+        # The concentration of each feature: a draw from its cumulated distribution.
+        n_sample_features = len(self._counts)
+        draws = rng.random(n_sample_features)[:, None]
+        places = (draws > self._concentrations.of_features).sum(axis=1)
+        new_draws = rng.random(n_features - n_sample_features)[:, None]
+        new_places = (new_draws > self._concentrations.of_new).sum(axis=1)
+        all_places = np.concatenate([places, new_places])
+        concentrations = _CONCENTRATIONS[np.minimum(all_places, len(_CONCENTRATIONS) - 1)]
+
+        # How many cells a feature has when a cell comes. They come in any order, so at cell i of
+        # the growth a feature has this share of the cells that are added to it.
+        before = np.concatenate([self._counts, np.zeros(len(new_places))])
         added = np.bincount(features, minlength=n_features) - before
-        done = np.arange(n - m) / (
-            n - m
-        )  # the cells of a feature come in any order, so this share of them is there
+        progress = np.arange(n - m) / (n - m)
         grown = features[m:]
-        fresh = np.ones(n, bool)
-        fresh[m:] = (
-            rng.random(n - m) * ((concentration + before)[grown] + added[grown] * done)
-            < concentration[grown]
-        )
-        drawn = self.sample.labels[rng.integers(0, m, n)]
-        drawn[:m] = self.sample.labels
-        return drawn[_followed(np.where(fresh, np.arange(n, dtype=np.int32), copied))]
+        totals = (concentrations + before)[grown] + added[grown] * progress
+        is_drawn = np.ones(n, bool)
+        is_drawn[m:] = rng.random(n - m) * totals < concentrations[grown]
+        labels = self.sample.labels[rng.integers(0, m, n)]
+        labels[:m] = self.sample.labels
+        cells = np.arange(n, dtype=np.int32)
+        return labels[_follow(np.where(is_drawn, cells, sources))]
 
 
-def _followed(pointer: NDArray[np.int32]) -> NDArray[np.int32]:
+def _follow(pointers: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return where each chain of pointers ends; ends point to themselves."""
     while True:
-        further = pointer[pointer]
-        if np.array_equal(further, pointer):
-            return pointer
-        pointer = further
+        further = pointers[pointers]
+        if np.array_equal(further, pointers):
+            return pointers
+        pointers = further
 
 
-def _with_totals(labels: Ints, m: int, totals: Ints, rng: Generator) -> Ints:
-    """Return labels with some beyond the first m exchanged, so that each is expected to occur as often as it should."""
+def _exchange_labels(labels: Ints, m: int, totals: Ints, rng: Generator) -> Ints:
+    """Return labels with some beyond the first m exchanged, so that totals are as expected."""
     grown = labels[m:]
     surplus = np.bincount(labels, minlength=len(totals)) - totals
-    numbers = np.maximum(np.bincount(grown, minlength=len(totals)), 1)
     missing = np.maximum(-surplus, 0)
     if not missing.any():
         return labels
-    given_up = np.flatnonzero(rng.random(len(grown)) < (np.maximum(surplus, 0) / numbers)[grown])
-    changed = labels.copy()
-    changed[m + given_up] = rng.choice(len(totals), len(given_up), p=missing / missing.sum())
-    return changed
+    grown_counts = np.maximum(np.bincount(grown, minlength=len(totals)), 1)
+    surplus_shares = np.maximum(surplus, 0) / grown_counts
+    replaced = np.flatnonzero(rng.random(len(grown)) < surplus_shares[grown])
+    exchanged = labels.copy()
+    exchanged[m + replaced] = rng.choice(len(totals), len(replaced), p=missing / missing.sum())
+    return exchanged

@@ -1,4 +1,4 @@
-"""What a plan says: predicted numbers with intervals, the memories that were considered, and the chosen one."""
+"""What a plan says: predicted numbers with intervals, and the memories that were considered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A predicted number, its interval, and how it was found: computed, counted, extrapolated, simulated or timed.
+    """A predicted number, its interval, and how it was found.
+
+    The method is "computed", "counted", "extrapolated", "simulated" or "timed".
 
     Examples
     --------
@@ -29,7 +31,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Option:
-    """One memory that was considered, and why it was chosen or not."""
+    """One memory that was considered, and the reason for choosing it or not."""
 
     memory: Memory
     state_bytes: Estimate
@@ -46,13 +48,15 @@ class Option:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
-        told = asdict(self)
-        figures = ("state_bytes", "agreement", "certified", "queries_per_second")
+        values = asdict(self)
         return {
             "memory": self.name,
             "chosen": self.chosen,
             "why": self.why,
-            **{name: told[name] for name in figures},
+            "state_bytes": values["state_bytes"],
+            "agreement": values["agreement"],
+            "certified": values["certified"],
+            "queries_per_second": values["queries_per_second"],
         }
 
 
@@ -94,21 +98,29 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, fit for JSON."""
-        names = ("goal", "n_examples", "n_sampled", "n_labels", "confidence", "notes", "seconds")
-        report = {name: getattr(self, name) for name in names}
-        return {**report, "options": [option.to_dict() for option in self.options]}
+        return {
+            "goal": self.goal,
+            "n_examples": self.n_examples,
+            "n_sampled": self.n_sampled,
+            "n_labels": self.n_labels,
+            "confidence": self.confidence,
+            "notes": self.notes,
+            "seconds": self.seconds,
+            "options": [option.to_dict() for option in self.options],
+        }
 
     def __str__(self) -> str:
-        rows = [_COLUMNS, *(_cells(option) for option in self.options)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows = list(map(_write_cells, self.options))
+        widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
         lines = [
             "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+            for row in (_COLUMNS, *rows)
         ]
         reasons = [f"{option.name}: {option.why}" for option in self.options]
-        return "\n".join([self._title(), "", *lines, "", *reasons, *self.notes])
+        return "\n".join([self._write_title(), "", *lines, "", *reasons, *self.notes])
 
     def __rich__(self) -> Any:
+        """Return the same for a terminal; rich is the ``cli`` extra."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -117,34 +129,35 @@ class Plan:
         for option in self.options:
             table.add_row(
                 "→" if option.chosen else "",
-                *(Text(cell) for cell in _cells(option)),
+                *(Text(cell) for cell in _write_cells(option)),
                 Text(option.why),
             )
-        return Group(Text(self._title()), table, *(Text(note) for note in self.notes))
+        return Group(Text(self._write_title()), table, *(Text(note) for note in self.notes))
 
-    def _title(self) -> str:
+    def _write_title(self) -> str:
         return (
-            f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; planned in {self.seconds:.1f} s "
-            f"from {self.n_sampled:,} examples; intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
+            f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; "
+            f"planned in {self.seconds:.1f} s from {self.n_sampled:,} examples; "
+            f"intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
         )
 
 
-_COLUMNS = ("memory", "state", "agreement (%)", "certified (%)", "queries per second")
+_COLUMNS = ["memory", "state", "agreement (%)", "certified (%)", "queries per second"]
 
 
-def _cells(option: Option) -> tuple[str, ...]:
-    certified = "none" if option.certified is None else _share_text(option.certified)
-    rate = "" if option.queries_per_second is None else f"{option.queries_per_second.value:,.0f}"
-    return (
-        option.name,
-        size_text(option.state_bytes.value),
-        _share_text(option.agreement),
-        certified,
-        rate,
-    )
+def _write_cells(option: Option) -> list[str]:
+    """Return an option as a row of the table."""
+    certified = "none"
+    if option.certified is not None:
+        certified = _write_share(option.certified)
+    rate = ""
+    if option.queries_per_second is not None:
+        rate = f"{option.queries_per_second.value:,.0f}"
+    size = size_text(option.state_bytes.value)
+    return [option.name, size, _write_share(option.agreement), certified, rate]
 
 
-def _share_text(share: Estimate) -> str:
+def _write_share(share: Estimate) -> str:
     if share.low == share.high:
         return f"{100 * share.value:.0f}"
     return f"{100 * share.value:.2f} ({100 * share.low:.2f} to {100 * share.high:.2f})"
@@ -161,4 +174,6 @@ def size_text(size: float) -> str:
     """
     if size >= 2**20:
         return f"{size / 2**20:.2f} MiB"
-    return f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
+    if size >= 2**10:
+        return f"{size / 2**10:.1f} KiB"
+    return f"{size:.0f} B"

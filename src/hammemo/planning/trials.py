@@ -1,16 +1,16 @@
 r"""Memories tried out on data that does not exist yet.
 
-A `HashedSample` is what each site of a kernel holds in some examples, as 64-bit hashes: all that a hashed memory ever
-sees. A `Trial` is one growth of it (:mod:`hammemo.planning.growth`) to a larger number of examples: the exact
-scores of the sample's own examples as queries, and for any hashed memory, with the estimator's own seed and so its own
-collisions, what it would answer and prove.
+A `HashedSample` is what each site of a kernel holds in some examples, as 64-bit hashes: all that a
+hashed memory ever sees. A `Trial` is one growth of it (:mod:`hammemo.planning.growth`) to a larger
+number of examples: the exact scores of the sample's own examples as queries, and for any hashed
+memory, with the estimator's own seed and so its own collisions, what it would answer and prove.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,7 +21,7 @@ from hammemo.memories.hashed.layout import hash_buckets
 from hammemo.memories.hashed.raw_rows import FRACTION_BITS, centre_rows
 from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
 from hammemo.memories.reader import proven
-from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, expected_features
+from hammemo.planning.growth import GrownSite, SiteModel, SiteSample, estimate_features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,16 +32,49 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
 
-Reads: TypeAlias = "tuple[Ints, tuple[Ints, Ints, Ints]]"
-"""The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
+SHARE_DRAWS: Final = 7
+"""How often the labels' shares are drawn in a trial: they decide close calls, and a sample knows
+them only roughly."""
 
-Grown: TypeAlias = "list[tuple[GrownSite, Words]]"
-"""The cells of each site, and the hashes of its features."""
+_SCORE_NUMBERS: Final = 2**23
+"""Numbers read to answer the queries of one trial."""
 
-SHARE_DRAWS = 7
-"""How often the labels' shares, which decide close calls and which a sample says only so well, are drawn in a trial."""
+_SCREENING_STEP: Final = 4
+"""One of so many queries is used to choose between memories; all are used for a prediction."""
 
-_SCORE_NUMBERS = 2**23  # numbers read to answer the queries of one trial
+_SCREENING: Final = slice(None, None, _SCREENING_STEP)
+
+
+class FeatureCounts(NamedTuple):
+    """Features, and how often each occurs."""
+
+    words: Words
+    """Their hashes, ascending."""
+    counts: Ints
+
+
+class ReadCounts(NamedTuple):
+    """Counts of labels that queries read: (query, label, count), in order."""
+
+    queries: Ints
+    labels: Ints
+    counts: Ints
+
+
+class SiteReads(NamedTuple):
+    """What queries read at a site."""
+
+    features: Ints
+    """The feature that each query reads, -1 for none."""
+    own_counts: ReadCounts
+    """The counts that grew from the query itself."""
+
+
+class GrownHashes(NamedTuple):
+    """The cells of a site, and the hashes of its features."""
+
+    cells: GrownSite
+    words: Words
 
 
 class HashedSample:
@@ -59,14 +92,18 @@ class HashedSample:
     """
 
     def __init__(self, examples: Examples, sites: Sites, seed: int, n: int) -> None:
-        self.sites, self.seed, self.m = sites, seed, len(examples)
+        self.sites = sites
+        self.seed = seed
+        self.m = len(examples)
         self.n = max(n, self.m)
         self.groups = site_groups(sites)
-        self.features_in_group = cache(self._features_in_group)
+        self.features_in_group = cache(self._estimate_features_in_group)
         self.labels = examples.label_ranks
         self.label_counts = np.bincount(self.labels, minlength=len(examples.labels))
-        found = site_hashes(examples.contexts, sites, seed, None)
-        self.parts = [_site_sample(hashes, held, self.labels) for hashes, held in found]
+        self.site_samples = [
+            _sample_site(hashes, has_feature, self.labels)
+            for hashes, has_feature in site_hashes(examples.contexts, sites, seed, None)
+        ]
 
     @property
     def n_labels(self) -> int:
@@ -74,110 +111,117 @@ class HashedSample:
         return len(self.label_counts)
 
     @cached_property
-    def pooled(self) -> list[tuple[Words, Ints]]:
-        """The features of all sites of each group together, ascending, and their counts."""
-        return _pooled(self.groups, [(part.words, part.counts) for part in self.parts])
+    def pooled(self) -> list[FeatureCounts]:
+        """The features of all sites of each group together, and their counts."""
+        counted = [FeatureCounts(site.words, site.counts) for site in self.site_samples]
+        return _pool_groups(self.groups, counted)
 
-    def _features_in_group(self, group: int, n: int) -> float:
-        """Return how many distinct features all sites of a group together are expected to hold in n examples."""
-        return expected_features(self.pooled[group][1], n / self.m)
+    def _estimate_features_in_group(self, group: int, n: int) -> float:
+        """Return how many distinct features n examples are expected to hold in a group of sites."""
+        return estimate_features(self.pooled[group].counts, n / self.m)
 
     def features_at(self, k: int, n: int) -> float:
         """Return how many distinct features site k is expected to hold in n examples.
 
-        Sites of one group draw from one vocabulary, so that what all of them hold says most: the pooled growth, times
-        what this site has of it today.
+        Sites of one group draw from one vocabulary, so that all of them together say most: the
+        pooled growth, times the share of it that this site has today.
         """
-        part, counts = self.parts[k], self.pooled[self.groups[k]][1]
-        cells = len(part.features)
-        if not cells:
+        site = self.site_samples[k]
+        group = self.groups[k]
+        counts = self.pooled[group].counts
+        n_cells = len(site.features)
+        if not n_cells:
             return 0.0
-        today = expected_features(counts, cells / counts.sum())
-        later = expected_features(counts, cells * n / self.m / counts.sum())
-        whole = self.features_in_group(self.groups[k], n)
-        return float(
-            np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words)))
-        )
+        today = estimate_features(counts, n_cells / counts.sum())
+        later = estimate_features(counts, n_cells * n / self.m / counts.sum())
+        n_features = len(site.words)
+        highest = max(self.features_in_group(group, n), n_features)
+        return float(np.clip(n_features * later / today, n_features, highest))
 
     def cells_at(self, k: int, n: int) -> int:
         """Return how many of n examples hold something at site k."""
-        return max(round(len(self.parts[k].features) * n / self.m), len(self.parts[k].features))
+        n_cells = len(self.site_samples[k].features)
+        return max(round(n_cells * n / self.m), n_cells)
 
 
-def _pooled(groups: Sequence[int], counted: list[tuple[Words, Ints]]) -> list[tuple[Words, Ints]]:
-    """Return for each group of sites all features of its sites, ascending, and how often each occurs."""
+def _pool_groups(groups: Sequence[int], counted: list[FeatureCounts]) -> list[FeatureCounts]:
+    """Return for each group of sites all features of its sites, and how often each occurs."""
     pools = []
     for group in range(max(groups) + 1):
-        parts = [part for part, own in zip(counted, groups, strict=True) if own == group]
-        words, place = np.unique(np.concatenate([words for words, _ in parts]), return_inverse=True)
-        pools.append(
-            (words, np.bincount(place, np.concatenate([n for _, n in parts])).astype(np.int64))
-        )
+        sites = [
+            site for site, site_group in zip(counted, groups, strict=True) if site_group == group
+        ]
+        all_words = np.concatenate([site.words for site in sites])
+        all_counts = np.concatenate([site.counts for site in sites])
+        words, places = np.unique(all_words, return_inverse=True)
+        pools.append(FeatureCounts(words, np.bincount(places, all_counts).astype(np.int64)))
     return pools
 
 
-def _site_sample(hashes: Words, held: Bools, labels: Ints) -> SiteSample:
-    words, features = np.unique(hashes[held], return_inverse=True)
-    return SiteSample(np.flatnonzero(held), features, labels[held], words)
+def _sample_site(hashes: Words, has_feature: Bools, labels: Ints) -> SiteSample:
+    words, features = np.unique(hashes[has_feature], return_inverse=True)
+    return SiteSample(
+        examples=np.flatnonzero(has_feature),
+        features=features,
+        labels=labels[has_feature],
+        words=words,
+    )
 
 
 class Grower:
-    """Draws trials of one size; what a sample says of it is fitted once."""
+    """Draws trials of one size; the models of the sites are fitted once."""
 
     def __init__(self, sample: HashedSample, n: int) -> None:
         self.sample = sample
         self.n = max(n, sample.m)
         shares = sample.label_counts / sample.m
-        sizes = [
-            (sample.cells_at(k, self.n), sample.features_at(k, self.n))
-            for k in range(len(sample.parts))
-        ]
         self._models = [
-            SiteModel(part, shares, *size) for part, size in zip(sample.parts, sizes, strict=True)
+            SiteModel(site, shares, sample.cells_at(k, self.n), sample.features_at(k, self.n))
+            for k, site in enumerate(sample.site_samples)
         ]
         self._vocabularies = [
-            round(sample.features_in_group(g, self.n)) for g in range(len(sample.pooled))
+            round(sample.features_in_group(group, self.n)) for group in range(len(sample.pooled))
         ]
 
     def draw(self, rng: Generator, weights: Floats, *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
-        totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
-        unseen = [
-            n - len(known) for n, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)
-        ]
-        words = [rng.integers(0, 2**64, max(number, 0), dtype=np.uint64) for number in unseen]
+        label_totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
+        # The vocabulary of a group: hashes that no site of the sample has.
+        new_words = []
+        for n_words, pool in zip(self._vocabularies, sample.pooled, strict=True):
+            n_new = max(n_words - len(pool.words), 0)
+            new_words.append(rng.integers(0, 2**64, n_new, dtype=np.uint64))
         sites = []
         for k, (model, group) in enumerate(zip(self._models, sample.groups, strict=True)):
-            complete = len(model.sample.features) == sample.m
-            grown = model.grow(sample.cells_at(k, self.n), totals if complete else None, rng)
-            new = grown.n_features - len(model.sample.words)
-            sites.append(
-                (
-                    grown,
-                    np.concatenate(
-                        [model.sample.words, self._new_words(k, new, words[group], rng)]
-                    ),
-                )
-            )
-        return Trial(sample, sites, totals, weights, rng, mean=mean)
+            is_complete = len(model.sample.features) == sample.m
+            site_totals = label_totals if is_complete else None
+            cells = model.grow(sample.cells_at(k, self.n), site_totals, rng)
+            n_new = cells.n_features - len(model.sample.words)
+            words = self._draw_words(k, n_new, new_words[group], rng)
+            sites.append(GrownHashes(cells, np.concatenate([model.sample.words, words])))
+        return Trial(sample, sites, label_totals=label_totals, weights=weights, rng=rng, mean=mean)
 
-    def _new_words(self, k: int, number: int, unseen: Words, rng: Generator) -> Words:
-        """Return hashes of features that are new to site k: those that other sites of its group hold, then others."""
+    def _draw_words(self, k: int, number: int, new_words: Words, rng: Generator) -> Words:
+        """Return hashes of features that are new to site k.
+
+        Features that other sites of its group hold come first, those that are frequent there before
+        rare ones; then others of the group's vocabulary; then any.
+        """
         sample = self.sample
+        site = sample.site_samples[k]
         words, counts = sample.pooled[sample.groups[k]]
-        elsewhere = find_sorted(sample.parts[k].words, words) < 0
-        cells, pooled_cells = (
-            sample.cells_at(k, self.n) - len(sample.parts[k].features),
-            counts.sum(),
-        )
-        expected = (counts[elsewhere] - 0.5) * cells / max(pooled_cells, 1)
+        is_elsewhere = find_sorted(site.words, words) < 0
+        n_new_cells = sample.cells_at(k, self.n) - len(site.features)
+        n_pooled_cells = max(counts.sum(), 1)
+        expected = (counts[is_elsewhere] - 0.5) * n_new_cells / n_pooled_cells
         arrives = rng.random(len(expected)) < -np.expm1(-expected)
-        order = np.argsort(-counts[elsewhere][arrives], kind="stable")
-        known = words[elsewhere][arrives][order][:number]
-        chosen = rng.permutation(unseen)[: number - len(known)]
-        rest = rng.integers(0, 2**64, number - len(known) - len(chosen), dtype=np.uint64)
-        return np.concatenate([known, chosen, rest])
+        by_count = np.argsort(-counts[is_elsewhere][arrives], kind="stable")
+        from_sites = words[is_elsewhere][arrives][by_count][:number]
+        from_group = rng.permutation(new_words)[: number - len(from_sites)]
+        n_others = number - len(from_sites) - len(from_group)
+        others = rng.integers(0, 2**64, n_others, dtype=np.uint64)
+        return np.concatenate([from_sites, from_group, others])
 
 
 @dataclass(frozen=True)
@@ -197,180 +241,217 @@ class Trial:
     def __init__(
         self,
         sample: HashedSample,
-        sites: Grown,
+        sites: list[GrownHashes],
+        *,
         label_totals: Ints,
         weights: Floats,
         rng: Generator,
-        *,
         mean: bool,
     ) -> None:
-        self.sample, self.sites, self.weights = sample, sites, weights
-        n_queries = min(sample.m, max(1, _SCORE_NUMBERS // max(len(sites) * sample.n_labels, 1)))
+        self.sample = sample
+        self.sites = sites
+        self.weights = weights
+        n_numbers = max(len(sites) * sample.n_labels, 1)
+        n_queries = min(sample.m, max(1, _SCORE_NUMBERS // n_numbers))
         self.queries = np.sort(rng.permutation(sample.m)[:n_queries])
-        self._asked = [self._asked_at(k, rng) for k in range(len(sites))]
-        self._some_asked = [_every_fourth(read) for read in self._asked]
-        self._divisor = self._divisors(label_totals) if mean else None
-        self.hashed = cache(self._hashed)
-        self._shares = (
-            self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
-        )
-        scores = _divided(self._exact_scores(), self._divisor)
-        self.winners = scores.argmax(axis=1)
-        self._other_winners = [(scores * drawn).argmax(axis=1) for drawn in self._shares]
-        best = (
-            np.partition(scores, -2, axis=1)[:, -2:]
-            if scores.shape[1] > 1
-            else np.array([[0.0, 1.0]])
-        )
-        self.unambiguous = np.broadcast_to(best[:, 1] > best[:, 0], self.winners.shape)
-        self._reserved_order = self._order()
+        self._reads = [self._draw_reads(k, rng) for k in range(len(sites))]
+        self._screening_reads = [_screen_reads(reads) for reads in self._reads]
+        self._divisor = self._make_divisors(label_totals) if mean else None
+        self.try_hashed = cache(self._compute_outcome)
 
-    def _hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
-        """Return what a hashed memory of this size would do; what it proves, only if asked for.
+        # The exact answers: by the labels' shares of the sample, and by draws of these shares.
+        self._share_factors: list[Floats] = []
+        if self._divisor is None and sample.n > sample.m:
+            self._share_factors = self._draw_share_factors(rng)
+        scores = _divide(self._compute_exact_scores(), self._divisor)
+        self.winners = scores.argmax(axis=1)
+        self._other_winners = [(scores * factors).argmax(axis=1) for factors in self._share_factors]
+        self.unambiguous = np.ones(len(scores), bool)
+        if scores.shape[1] > 1:
+            best_two = np.partition(scores, -2, axis=1)[:, -2:]
+            self.unambiguous = best_two[:, 1] > best_two[:, 0]
+        self._reserved_order = self._order_features()
+
+    def _compute_outcome(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
+        """Return what a hashed memory of this size would do; proofs only with `certify`.
 
         Without proofs a quarter of the queries is used, which is enough to choose between memories.
         """
-        sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
-        own = [np.sort(words[:reserved]) for words in self._reserved_order]
-        scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
+        sample = self.sample
+        queries = slice(None) if certify else _SCREENING
+        reserved_words = [np.sort(words[:reserved]) for words in self._reserved_order]
+        shape = (len(self.queries[queries]), sample.n_labels)
+        scores = np.zeros(shape)
+        low = np.zeros(shape)
+        high = np.zeros(shape)
         largest = []
-        for k, (grown, words) in enumerate(self.sites):
-            n_own = len(own[sample.groups[k]])
-            rows = hashed_rows(
-                words, own[sample.groups[k]], sample.seed, sample.sites.positions[k], buckets
+        for k, (cells, words) in enumerate(self.sites):
+            group_words = reserved_words[sample.groups[k]]
+            n_reserved = len(group_words)
+            rows = find_hashed_rows(
+                words,
+                group_words,
+                seed=sample.seed,
+                site=sample.sites.positions[k],
+                buckets=buckets,
             )
-            counts = self._table(rows[grown.features], grown.labels, n_own + buckets)
-            largest.append((int(counts[:n_own].max(initial=0)), int(counts[n_own:].max(initial=0))))
-            read = self._asked[k] if certify else self._some_asked[k]
-            self._read(k, read, rows, centre_rows(counts, n_own) / 2**FRACTION_BITS, scores)
-            if certify:
-                self._read(k, read, rows, counts, high)
-                counts[n_own:] = 0
-                self._read(k, read, rows, counts, low, below=n_own)
-        scores = _divided(scores, self._divisor, asked)
-        agreement = [self._agreement(scores, self.winners[asked], asked)]
+            counts = self._count_labels(rows[cells.features], cells.labels, n_reserved + buckets)
+            largest_reserved = int(counts[:n_reserved].max(initial=0))
+            largest_bucket = int(counts[n_reserved:].max(initial=0))
+            largest.append((largest_reserved, largest_bucket))
+            reads = self._reads[k] if certify else self._screening_reads[k]
+            centred = centre_rows(counts, n_reserved) / 2**FRACTION_BITS
+            self._add_reads(scores, centred, k, reads, rows=rows)
+            if certify:  # a bucket holds at most its counts, and at least nothing
+                self._add_reads(high, counts, k, reads, rows=rows)
+                counts[n_reserved:] = 0
+                self._add_reads(low, counts, k, reads, rows=rows, n_rows=n_reserved)
+
+        scores = _divide(scores, self._divisor, queries)
+        agreement = [self._compute_agreement(scores, self.winners[queries], queries)]
         if not certify:
             return Outcome(agreement, [], largest)
-        low, high = (_divided(part, self._divisor, asked) for part in (low, high))
+        low = _divide(low, self._divisor, queries)
+        high = _divide(high, self._divisor, queries)
         certified = [float(proven(low, high, scores.argmax(axis=1)).mean())]
-        for drawn, winners in zip(self._shares, self._other_winners, strict=True):
-            agreement.append(self._agreement(scores * drawn, winners, asked))
-            some = slice(None, None, 4)
-            answers = (scores[some] * drawn).argmax(axis=1)
-            certified.append(float(proven(low[some] * drawn, high[some] * drawn, answers).mean()))
+        for factors, winners in zip(self._share_factors, self._other_winners, strict=True):
+            agreement.append(self._compute_agreement(scores * factors, winners, queries))
+            answers = (scores[_SCREENING] * factors).argmax(axis=1)
+            is_proven = proven(low[_SCREENING] * factors, high[_SCREENING] * factors, answers)
+            certified.append(float(is_proven.mean()))
         return Outcome(agreement, certified, largest)
 
-    def _agreement(self, scores: Floats, winners: Ints, asked: slice) -> float:
-        same = (scores.argmax(axis=1) == winners)[self.unambiguous[asked]]
-        return float(same.mean()) if len(same) else 1.0
+    def _compute_agreement(self, scores: Floats, winners: Ints, queries: slice) -> float:
+        """Return the share of unambiguous queries with the exact answer; 1 if there are none."""
+        is_same = (scores.argmax(axis=1) == winners)[self.unambiguous[queries]]
+        return float(is_same.mean()) if len(is_same) else 1.0
 
-    def _share_draws(self, rng: Generator) -> list[Floats]:
-        """Return factors by which the labels' shares, and with them all their counts, may differ from the sample's."""
+    def _draw_share_factors(self, rng: Generator) -> list[Floats]:
+        """Return factors of the labels' counts: their shares may differ from the sample's."""
         counts = np.maximum(self.sample.label_counts, 1e-3)
         return [rng.dirichlet(counts) * counts.sum() / counts for _ in range(SHARE_DRAWS)]
 
-    def _table(self, rows: Ints, labels: Ints, n_rows: int) -> Ints:
+    def _count_labels(self, rows: Ints, labels: Ints, n_rows: int) -> Ints:
         n_labels = self.sample.n_labels
-        return np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels).reshape(
-            n_rows, n_labels
-        )
+        counts = np.bincount(rows * n_labels + labels, minlength=n_rows * n_labels)
+        return counts.reshape(n_rows, n_labels)
 
-    def _read(
+    def _add_reads(
         self,
-        k: int,
-        read: Reads,
-        rows: Ints,
-        table: Array,
         totals: Floats,
-        below: int | None = None,
+        table: Array,
+        k: int,
+        reads: SiteReads,
+        *,
+        rows: Ints,
+        n_rows: int | None = None,
     ) -> None:
-        """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
-        asked, (query, label, count) = read
-        held = asked >= 0
-        row = rows[asked[held]]
-        if held.all():
+        """Add what each query reads at site k, without what grew from the query itself.
+
+        With `n_rows` the table holds counts in its first rows only, and so do the queries' own.
+        """
+        features, own_counts = reads
+        has_feature = features >= 0
+        row = rows[features[has_feature]]
+        if has_feature.all():
             totals += self.weights[k] * table[row]
         else:
-            totals[held] += self.weights[k] * table[row]
-        if below is not None:
-            kept = rows[asked[query]] < below
-            query, label, count = query[kept], label[kept], count[kept]
-        totals[query, label] -= self.weights[k] * count
+            totals[has_feature] += self.weights[k] * table[row]
+        queries, labels, counts = own_counts
+        if n_rows is not None:
+            is_inside = rows[features[queries]] < n_rows
+            queries = queries[is_inside]
+            labels = labels[is_inside]
+            counts = counts[is_inside]
+        totals[queries, labels] -= self.weights[k] * counts
 
-    def _exact_scores(self) -> Floats:
+    def _compute_exact_scores(self) -> Floats:
         totals = np.zeros((len(self.queries), self.sample.n_labels))
-        for k, (grown, _) in enumerate(self.sites):
-            shape = (grown.n_features, self.sample.n_labels)
-            cells = (np.ones(len(grown.features)), (grown.features, grown.labels))
-            counts = sparse.coo_array(cells, shape=shape).tocsr()
-            asked, (query, label, count) = self._asked[k]
-            totals[asked >= 0] += self.weights[k] * counts[asked[asked >= 0]].toarray()
-            totals[query, label] -= self.weights[k] * count
+        for k, (cells, _) in enumerate(self.sites):
+            shape = (cells.n_features, self.sample.n_labels)
+            entries = (np.ones(len(cells.features)), (cells.features, cells.labels))
+            counts = sparse.coo_array(entries, shape=shape).tocsr()
+            features, own_counts = self._reads[k]
+            has_feature = features >= 0
+            totals[has_feature] += self.weights[k] * counts[features[has_feature]].toarray()
+            own_weights = self.weights[k] * own_counts.counts
+            totals[own_counts.queries, own_counts.labels] -= own_weights
         return totals
 
-    def _asked_at(self, k: int, rng: Generator) -> Reads:
+    def _draw_reads(self, k: int, rng: Generator) -> SiteReads:
         """Return what each query reads at site k, and what grew from it."""
-        part, (grown, _) = self.sample.parts[k], self.sites[k]
-        m, n_labels = len(part.features), self.sample.n_labels
-        number = np.full(self.sample.m, -1)
-        number[self.queries] = np.arange(len(self.queries))
-        query_of_cell = number[part.examples]
-        alone = part.counts[part.features] == 1
-        asked = np.full(len(self.queries), -1)
-        mine = query_of_cell >= 0
-        asked[query_of_cell[mine]] = part.features[mine]
-        new_cells = np.flatnonzero(grown.features >= len(part.words))
+        site = self.sample.site_samples[k]
+        cells = self.sites[k].cells
+        m = len(site.features)
+        n_labels = self.sample.n_labels
+        number_of_example = np.full(self.sample.m, -1)
+        number_of_example[self.queries] = np.arange(len(self.queries))
+        query_of_cell = number_of_example[site.examples]
+        is_query = query_of_cell >= 0
+        features = np.full(len(self.queries), -1)
+        features[query_of_cell[is_query]] = site.features[is_query]
+
+        # Without the query, a feature that only the query has is new: it reads what another new
+        # feature has, which did not grow from it.
+        is_alone = site.counts[site.features] == 1
+        new_cells = np.flatnonzero(cells.features >= len(site.words))
         if len(new_cells):
-            asked[query_of_cell[mine & alone]] = grown.features[
-                rng.choice(new_cells, int((mine & alone).sum()))
-            ]
-            query_of_cell = np.where(
-                alone, -1, query_of_cell
-            )  # what they read now did not grow from them
-        from_sample = grown.roots < m
-        query = query_of_cell[grown.roots[from_sample]]
-        keys = (query * n_labels + grown.labels[from_sample])[query >= 0]
+            is_lone_query = is_query & is_alone
+            drawn_cells = rng.choice(new_cells, int(is_lone_query.sum()))
+            features[query_of_cell[is_lone_query]] = cells.features[drawn_cells]
+            query_of_cell = np.where(is_alone, -1, query_of_cell)
+
+        # The cells that were copied from the query's own cell, by label.
+        is_from_sample = cells.roots < m
+        query = query_of_cell[cells.roots[is_from_sample]]
+        keys = (query * n_labels + cells.labels[is_from_sample])[query >= 0]
         distinct, counts = np.unique(keys, return_counts=True)
-        return asked, (distinct // n_labels, distinct % n_labels, counts)
+        return SiteReads(features, ReadCounts(distinct // n_labels, distinct % n_labels, counts))
 
-    def _divisors(self, label_totals: Ints) -> Floats:
+    def _make_divisors(self, label_totals: Ints) -> Floats:
         """Return each label's examples, for each query without those that grew from it."""
-        sample = self.sample
-        divisor = np.tile(label_totals.astype(np.float64), (len(self.queries), 1))
-        divisor[np.arange(len(self.queries)), sample.labels[self.queries]] -= (
-            label_totals.sum() / sample.m
-        )
-        return np.maximum(divisor, 1.0)
+        n_queries = len(self.queries)
+        divisors = np.tile(label_totals.astype(np.float64), (n_queries, 1))
+        growth = label_totals.sum() / self.sample.m
+        divisors[np.arange(n_queries), self.sample.labels[self.queries]] -= growth
+        return np.maximum(divisors, 1.0)
 
-    def _order(self) -> list[Words]:
-        """Return for each group of sites its features, the most frequent ones first, equals by hash."""
+    def _order_features(self) -> list[Words]:
+        """Return the features of each group, the most frequent ones first, equals by hash."""
         counted = [
-            (words, np.bincount(grown.features, minlength=grown.n_features))
-            for grown, words in self.sites
+            FeatureCounts(words, np.bincount(cells.features, minlength=cells.n_features))
+            for cells, words in self.sites
         ]
-        pools = _pooled(self.sample.groups, counted)
         return [
-            words[np.lexsort((words, -totals))][: int((totals > 0).sum())]
-            for words, totals in pools
+            pool.words[np.lexsort((pool.words, -pool.counts))][: int((pool.counts > 0).sum())]
+            for pool in _pool_groups(self.sample.groups, counted)
         ]
 
 
-def hashed_rows(hashes: Words, own: Words, seed: int, site: tuple[int, ...], buckets: int) -> Ints:
-    """Return the row of a site's table that each feature reads; `own` are the reserved ones, ascending.
+def find_hashed_rows(
+    hashes: Words, reserved: Words, *, seed: int, site: tuple[int, ...], buckets: int
+) -> Ints:
+    """Return the row of a site's table that each feature reads; reserved ones are ascending.
 
-    A hash is all that is known of a feature here: two with one hash are one.
+    Nothing but its hash is known of a feature here: two with one hash are one.
     """
-    found = find_sorted(own, hashes)
-    return np.where(
-        found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets)
+    places = find_sorted(reserved, hashes)
+    bucket_numbers = hash_buckets(hashes, site_words(seed, site)[0], buckets)
+    return np.where(places >= 0, places, len(reserved) + bucket_numbers)
+
+
+def _screen_reads(reads: SiteReads) -> SiteReads:
+    """Return what every fourth query reads."""
+    queries, labels, counts = reads.own_counts
+    is_screened = queries % _SCREENING_STEP == 0
+    own_counts = ReadCounts(
+        queries[is_screened] // _SCREENING_STEP, labels[is_screened], counts[is_screened]
     )
+    return SiteReads(reads.features[_SCREENING], own_counts)
 
 
-def _every_fourth(read: Reads) -> Reads:
-    asked, (query, label, count) = read
-    kept = query % 4 == 0
-    return asked[::4], (query[kept] // 4, label[kept], count[kept])
-
-
-def _divided(scores: Floats, divisor: Floats | None, asked: slice = slice(None)) -> Floats:
-    return scores if divisor is None else scores / divisor[asked]
+def _divide(scores: Floats, divisor: Floats | None, queries: slice = slice(None)) -> Floats:
+    """Return scores divided by each label's examples, where a vote does that."""
+    if divisor is None:
+        return scores
+    return scores / divisor[queries]
