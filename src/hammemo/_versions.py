@@ -84,7 +84,7 @@ def _are_same(objects: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
     """Return whether two tuples hold the very same objects."""
     if len(objects) != len(others):
         return False
-    return all(one is other for one, other in zip(objects, others, strict=True))
+    return all(value is other for value, other in zip(objects, others, strict=True))
 
 
 class Versioned:

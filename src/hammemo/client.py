@@ -133,9 +133,11 @@ class Client:
         timeout: float = 30.0,
         verify: Any = True,
     ) -> None:
-        token = os.environ.get("HAMMEMO_TOKEN") if token is None else token
-        parts = httpx.URL(url)
-        if token and parts.scheme == "http" and parts.host not in ("localhost", "127.0.0.1", "::1"):
+        if token is None:
+            token = os.environ.get("HAMMEMO_TOKEN")
+        address = httpx.URL(url)
+        is_local = address.host in ("localhost", "127.0.0.1", "::1")
+        if token and address.scheme == "http" and not is_local:
             way_out = "use https, or a tunnel to this machine"
             raise ValueError(f"{url} would send the token in the clear: {way_out}.")
         self.patience = patience
@@ -224,8 +226,8 @@ class Client:
         op : str, optional
             As in `learn`.
         """
-        parts = {"learn": _example_parts(learn), "forget": _example_parts(forget)}
-        return self._edit(model, "apply", op, **parts, position=position)
+        examples = {"learn": _example_parts(learn), "forget": _example_parts(forget)}
+        return self._edit(model, "apply", op, **examples, position=position)
 
     def forget_subject(
         self,
@@ -338,9 +340,11 @@ class Client:
         intervals = []
         for low, high in answer["intervals"]:
             # an end is None where too few rows were learned to know it
-            lower = -math.inf if low is None else low
-            upper = math.inf if high is None else high
-            intervals.append([lower, upper])
+            if low is None:
+                low = -math.inf
+            if high is None:
+                high = math.inf
+            intervals.append([low, high])
         return intervals
 
     def top_k(
@@ -573,11 +577,13 @@ def _raise_refusal(answer: httpx.Response) -> NoReturn:
     raise ServerError(answer.status_code, code, message)
 
 
-def _path(model: str, rest: str = "", kind: str = "models") -> str:
+def _path(model: str, subpath: str = "", kind: str = "models") -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", model, re.ASCII):
         rule = "use 1 to 64 of a-z, 0-9, _ and -."
         raise ValueError(f"{model!r} cannot be the name of a model: {rule}")
-    return f"/v1/{kind}/{model}/{rest}" if rest else f"/v1/{kind}/{model}"
+    if subpath:
+        return f"/v1/{kind}/{model}/{subpath}"
+    return f"/v1/{kind}/{model}"
 
 
 def _token_lists(name: str, values: Any) -> list[list[Any]]:
@@ -585,7 +591,10 @@ def _token_lists(name: str, values: Any) -> list[list[Any]]:
     if hasattr(values, "columns"):
         # a data frame is no list of documents: refused below, as a string is
         values = values.values if name == "rows" else ""
-    entries = [values] if isinstance(values, (str, bytes)) else list(values)
+    if isinstance(values, (str, bytes)):
+        entries = [values]
+    else:
+        entries = list(values)
     if not all(map(_is_list, entries)):
         rule = f"{name} is a list of {name}, each a list of tokens"
         raise TypeError(f"{rule}: send a single one as [tokens].")
@@ -619,11 +628,11 @@ def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
     return _without_none(content)
 
 
-def _example_parts(part: Any) -> Any:
+def _example_parts(examples: Any) -> Any:
     """Return rows, labels and subjects as a part of an edit."""
-    if part is None or isinstance(part, str):
-        return part
-    rows, labels, *subjects = part
+    if examples is None or isinstance(examples, str):
+        return examples
+    rows, labels, *subjects = examples
     return _examples(rows, labels, *(subjects or [()]))
 
 
@@ -650,4 +659,6 @@ def _without_none(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(values: Any) -> list[Any]:
-    return list(values.tolist()) if hasattr(values, "tolist") else list(values)
+    if hasattr(values, "tolist"):
+        return list(values.tolist())
+    return list(values)

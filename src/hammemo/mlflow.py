@@ -148,15 +148,16 @@ def log_report(model: MemoryClassifier) -> None:
     report = model.report()
     n_tuples = len(report.tuples)
     n_free = len(report.free)
-    parts = {
+    descriptions = {
         "kernel": f"{report.n_single} positions, {n_tuples} tuples, {n_free} free sites",
         "memory": report.memory,
         "vote": report.vote,
         "version": _VERSION,
     }
-    mlflow.log_params(
-        {f"hammemo.{name}": value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()},
-    )
+    parameters = {}
+    for name, description in descriptions.items():
+        parameters[f"hammemo.{name}"] = description[:_MAX_PARAMETER_CHARACTERS]
+    mlflow.log_params(parameters)
     sizes: dict[str, float] = {
         "examples": report.n_examples,
         "labels": report.n_labels,

@@ -161,7 +161,10 @@ def _set_label_types(operator: Any) -> None:
     n = operator.inputs[0].get_first_dimension()
     classes = operator.raw_operator.classes_
     has_strings = label_values(classes).dtype == object
-    label_type = kinds.StringTensorType if has_strings else kinds.Int64TensorType
+    if has_strings:
+        label_type = kinds.StringTensorType
+    else:
+        label_type = kinds.Int64TensorType
     operator.outputs[0].type = label_type([n])
     operator.outputs[1].type = kinds.DoubleTensorType([n, len(classes)])
 
@@ -266,13 +269,16 @@ def _add_token_scores(
     missing: str,
 ) -> OnnxValue:
     """Return the scores of rows of tokens."""
-    parts = []
+    columns = []
     for j, graph_input in enumerate(inputs):
         if graph.tokens is None:
-            parts.append(_read_integers(ops, graph_input))
+            columns.append(_read_integers(ops, graph_input))
         else:
-            parts.append(_look_up_tokens(ops, graph_input, graph.tokens, missing, place=j))
-    numbers = parts[0] if len(parts) == 1 else ops.join(parts)
+            columns.append(_look_up_tokens(ops, graph_input, graph.tokens, missing, place=j))
+    if len(columns) == 1:
+        numbers = columns[0]
+    else:
+        numbers = ops.join(columns)
     scores: OnnxValue = graph.scores(ops, numbers)
     return scores
 
@@ -333,10 +339,10 @@ def _look_up_floats(
     place: int,
 ) -> OnnxValue:
     """Return the places of floats in a list of tokens, whose whole numbers are integers."""
-    whole = tokens.ints.astype(np.float64)
-    is_exact = _as_integers(whole) == tokens.ints  # no float equals the others
-    keys = np.concatenate([whole[is_exact], tokens.floats])
-    float_places = len(whole) + np.arange(len(tokens.floats))
+    whole_numbers = tokens.ints.astype(np.float64)
+    is_exact = _as_integers(whole_numbers) == tokens.ints  # no float equals the others
+    keys = np.concatenate([whole_numbers[is_exact], tokens.floats])
+    float_places = len(whole_numbers) + np.arange(len(tokens.floats))
     places = np.concatenate([np.flatnonzero(is_exact), float_places])
     search = Search.of(f"floats.{place}", keys, places, ops.constants)
     token_places: OnnxValue = search.find(ops, values)
@@ -346,12 +352,12 @@ def _look_up_floats(
     return ops.where(ops.node("IsNaN", [values]), ops.word(missing_place), token_places)
 
 
-def _as_integers(whole: Floats) -> Ints:
+def _as_integers(whole_numbers: Floats) -> Ints:
     """Return whole floats as integers.
 
     The largest integers are rounded to 2^63, which becomes an integer that is no token.
     """
-    return np.where(whole < 2.0**63, whole, -(2.0**63)).astype(np.int64)
+    return np.where(whole_numbers < 2.0**63, whole_numbers, -(2.0**63)).astype(np.int64)
 
 
 def _add_probabilities(

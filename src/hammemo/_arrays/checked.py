@@ -56,7 +56,10 @@ class StoredArrays:
         self.trusted = trusted
         self._arrays = arrays
         self._prefix = prefix
-        self._left = set(arrays) if left is None else left
+        if left is None:
+            self._left = set(arrays)
+        else:
+            self._left = left
 
     def part(self, name: str) -> StoredArrays:
         """Return the arrays whose names begin with ``name.``, under the rest of their names."""

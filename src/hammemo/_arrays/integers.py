@@ -148,16 +148,19 @@ def sum_by_key(keys: Ints, counts: Ints, bound: int) -> tuple[Ints, Ints]:
         if bound > 2 * len(keys) + 1024:
             return np.unique(keys, return_counts=True)
         totals = np.bincount(keys, minlength=bound)  # a table of all keys replaces the sort
-        kept = np.flatnonzero(totals != 0)  # much faster than on the numbers themselves
-        return kept, totals[kept]
+        nonzero = np.flatnonzero(totals != 0)  # much faster than on the numbers themselves
+        return nonzero, totals[nonzero]
     if bound <= 16 * len(keys) + 1024 and np.abs(counts).sum(dtype=np.float64) < 2**53:
         sums = np.bincount(keys, weights=counts, minlength=bound)  # float64: exact below 2^53
-        kept = np.flatnonzero(sums != 0)  # much faster than on the floats themselves
-        return kept, sums[kept].astype(np.int64)
+        nonzero = np.flatnonzero(sums != 0)  # much faster than on the floats themselves
+        return nonzero, sums[nonzero].astype(np.int64)
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
     # Callers count examples, below 2^53 in each of a few batches: sums of int64 are exact.
-    totals = np.add.reduceat(counts[order], firsts) if len(firsts) else np.empty(0, np.int64)
-    kept = totals != 0
-    return ordered[firsts][kept], totals[kept]
+    if len(firsts):
+        totals = np.add.reduceat(counts[order], firsts)
+    else:
+        totals = np.empty(0, np.int64)
+    nonzero = totals != 0
+    return ordered[firsts][nonzero], totals[nonzero]

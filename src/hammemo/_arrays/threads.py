@@ -69,16 +69,16 @@ def in_threads(
     ...     in_threads(abs, [-3, 2, -1])
     [3, 2, 1]
     """
-    used = _used.get()
+    threads = _used.get()
     results = []
     futures: list[Future[Result]] = []
     try:
-        if used is not None and len(items) > 1:
+        if threads is not None and len(items) > 1:
             # at exit no thread is started any more: a daemon thread does the rest itself
             with suppress(RuntimeError):
                 # one by one, so that after an interrupt those that began are known
                 for item in items:
-                    futures.append(used.pool.submit(function, item))  # noqa: PERF401
+                    futures.append(threads.pool.submit(function, item))  # noqa: PERF401
         for place, item in enumerate(items):
             if place < len(futures):
                 results.append(futures[place].result())
@@ -108,6 +108,8 @@ def thread_pieces(n: int, least: int = 1, each: int = 4) -> list[slice]:
     ...     thread_pieces(10, least=4)
     [slice(0, 5, None), slice(5, 10, None)]
     """
-    used = _used.get()
-    number = 1 if used is None else max(1, min(each * used.number, n // least))
+    threads = _used.get()
+    number = 1
+    if threads is not None:
+        number = max(1, min(each * threads.number, n // least))
     return [slice(n * i // number, n * (i + 1) // number) for i in range(number)]

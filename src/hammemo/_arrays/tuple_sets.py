@@ -69,11 +69,14 @@ class TupleSet:
         rows : (m, l), entries below n; returned ranks : (m,)
         """
         complete = (rows >= 0).all(axis=1)
-        kept = rows if complete.all() else rows[complete]
-        ranks = np.zeros(len(kept), np.int64)
+        if complete.all():
+            complete_rows = rows
+        else:
+            complete_rows = rows[complete]
+        ranks = np.zeros(len(complete_rows), np.int64)
         parents = 1
         levels = []
-        for column in kept.T:
+        for column in complete_rows.T:
             level, ranks = unique_ranks(ranks * n + column, parents * n)
             levels.append(level)
             parents = len(level)

@@ -59,7 +59,9 @@ def as_wide(sums: Array) -> Array:
 def in_form(sums: Array, bound: int) -> Array:
     """Return sums whose absolute values are at most a bound in the form that belongs to it."""
     if needs_words(bound):
-        return sums if sums.ndim == 2 else as_wide(sums)
+        if sums.ndim == 2:
+            return sums
+        return as_wide(sums)
     return sums if sums.ndim == 1 else sums[0].view(np.int64)
 
 
@@ -77,7 +79,9 @@ def add_sums(left: Array, right: Array, *, sign: int, is_wide: bool) -> Array:
     True
     """
     if not is_wide:
-        return left + right if sign > 0 else left - right
+        if sign > 0:
+            return left + right
+        return left - right
     one = as_wide(left)
     other = as_wide(right)
     if sign > 0:

@@ -108,9 +108,9 @@ def load_sessions() -> tuple[list[list[int]], list[list[int]]]:
     return past, later
 
 
-def _read_visits(part: str) -> list[list[int]]:
+def _read_visits(period: str) -> list[list[int]]:
     """Return the visits of a part, the items of each as numbers."""
-    lines = _read_text(f"sessions-{part}.txt.gz").splitlines()
+    lines = _read_text(f"sessions-{period}.txt.gz").splitlines()
     return [[int(item) for item in line.split()] for line in lines]
 
 

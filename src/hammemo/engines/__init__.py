@@ -104,7 +104,8 @@ def fit_documents(
     ['mat']
     """
     machines = machines or Machines()
-    source = source if isinstance(source, Source) else open_source(source)
+    if not isinstance(source, Source):
+        source = open_source(source)
     block = source.sample(h, short, pad)
     if block is None or not len(block.targets()):
         raise ValueError(
@@ -115,12 +116,16 @@ def fit_documents(
     model: MemoryClassifier = clone(estimator)
     documents = np.split(block.tokens, block.starts[1:])  # filled up already
     model.partial_fit_stream(documents, h, short="drop", classes=classes, layout=layout)
-    labels = None if classes is None else Vocabulary.of(label_array(classes))
+    labels = None
+    if classes is not None:
+        labels = Vocabulary.of(label_array(classes))
     windows = _Windows(h=int(h), short=short, pad=pad, labels=labels)
     state = model.state
-    kept = None if state.store is None else state.store.empty_copy()
+    empty_store = None
+    if state.store is not None:
+        empty_store = state.store.empty_copy()
     groups = machines.groups(source)
-    tell = GroupObserver(len(groups), kept, machines.on_progress, machines.on_report)
+    tell = GroupObserver(len(groups), empty_store, machines.on_progress, machines.on_report)
     memory, work = _count_windows(
         state.memory,
         source,
@@ -128,7 +133,7 @@ def fit_documents(
         groups,
         machines=machines,
         tell=tell,
-        kept=kept,
+        empty_store=empty_store,
         block=block,
     )
     if labels is not None:
@@ -136,7 +141,9 @@ def fit_documents(
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
     # the sample is part of the source, so all its examples are stored
-    sample = block.examples() if labels is None else block.examples().only(labels)
+    sample = block.examples()
+    if labels is not None:
+        sample = sample.only(labels)
     settings = model.settings()
     cutting = Cutting(short, pad)
 
@@ -168,7 +175,7 @@ def _count_windows(
     *,
     machines: Machines,
     tell: GroupObserver,
-    kept: ModelStore | None,
+    empty_store: ModelStore | None,
     block: Block,
 ) -> tuple[Memory, SegmentsJob | None]:
     """Count the windows of all documents under the layout of `sample`, which has counted a `block`.
@@ -180,7 +187,7 @@ def _count_windows(
     manifest = describe_job(
         source,
         groups,
-        kept,
+        empty_store,
         tokens=source.tokens,
         column=source.column,
         h=windows.h,
@@ -198,7 +205,7 @@ def _count_windows(
         pad=windows.pad,
         labels=labels,
         checkpoint=machines.checkpoint(manifest),
-        kept=kept,
+        kept=empty_store,
     )
     return machines.count(
         job,
@@ -214,7 +221,9 @@ def _choose_workers(memory: Memory, source: Source, block: Block) -> str:
     """Return "threads" where neither reading nor counting is Python code, else "processes"."""
     is_compiled = isinstance(memory, Hashed) and memory.is_compiled
     is_of_numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
-    return "threads" if is_compiled and is_of_numbers else "processes"
+    if is_compiled and is_of_numbers:
+        return "threads"
+    return "processes"
 
 
 def fit_table(
@@ -277,8 +286,12 @@ def fit_table(
             f"classes={classes!r}: for a table, list the labels to declare, or leave classes out."
         )
     source = open_table(table)
-    numeric = estimator.numeric if isinstance(estimator.numeric, str) else tuple(estimator.numeric)
-    names = None if columns is None else tuple(columns)
+    numeric = estimator.numeric
+    if not isinstance(numeric, str):
+        numeric = tuple(numeric)
+    names = None
+    if columns is not None:
+        names = tuple(columns)
     kinds = ""
     if layout is not None:
         kinds = kinds_of_model(layout.state.columns.kinds)

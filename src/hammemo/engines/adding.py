@@ -123,7 +123,10 @@ class Adder:
         return min(max(self._free_bytes() // _ENTRY_BYTES, _ENTRIES[0]), _ENTRIES[1])
 
     def _free_bytes(self) -> int:
-        limit = memory_limit() if self.limit is None else self.limit
+        if self.limit is None:
+            limit = memory_limit()
+        else:
+            limit = self.limit
         return max(limit - _process_bytes(), _ENTRIES[0] * _ENTRY_BYTES)
 
     def open(self, run: SegmentFacts) -> Segment:
@@ -139,8 +142,13 @@ class Adder:
         """
         names = self._names(runs)
         tokens, labels = names
-        low = 0 if first is None else rank_before(tokens, first)
-        high = len(tokens) if stop is None else rank_before(tokens, stop)
+        low = 0
+        if first is not None:
+            low = rank_before(tokens, first)
+        if stop is None:
+            high = len(tokens)
+        else:
+            high = rank_before(tokens, stop)
         pieces = [
             self._add_up(runs, names, start, end)
             for start, end in pairwise(self._pieces(runs, names, low, high))
@@ -209,7 +217,7 @@ class Adder:
         """Return the rows of each site in a range of keys, added up over all runs."""
         n_tokens = len(names[0])
         n_labels = len(names[1])
-        most = self.most_entries() // 2
+        most_entries = self.most_entries() // 2
         sums = []
         rows_of_site = self._read_rows(runs, names, first, stop)
         for positions, waiting in zip(self.sites.positions, rows_of_site, strict=True):
@@ -220,7 +228,7 @@ class Adder:
                 total.append(waiting.pop())
                 n_fresh += len(total[-1][1].counts)
                 # no more at a time than can be added in this process
-                if not waiting or n_fresh >= most:
+                if not waiting or n_fresh >= most_entries:
                     total = [(1, _narrow(add_rows(total, width, n_tokens, n_labels)))]
                     n_fresh = 0
             sums.append(total[0][1] if total else add_rows([], width, n_tokens, n_labels))

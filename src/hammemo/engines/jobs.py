@@ -72,7 +72,9 @@ class Checkpoint:
             return None
         digest = data[:_DIGEST]
         body = data[_DIGEST:]
-        return safetensors.numpy.load(body) if digest == self._digest(group, body) else None
+        if digest == self._digest(group, body):
+            return safetensors.numpy.load(body)
+        return None
 
     def write(self, group: int, arrays: Arrays) -> None:
         """Store the state of a group."""
@@ -91,7 +93,8 @@ class Checkpoint:
 def open_checkpoint(where: str, job: Manifest) -> Checkpoint:
     """Return the checkpoint of a job in a folder; refuse a folder that belongs to another job."""
     base, path = located(where)
-    path = path if base else os.path.abspath(path)
+    if not base:
+        path = os.path.abspath(path)
     system = file_system(base)
     text = json.dumps(dict(job), indent=2)
     try:
@@ -242,18 +245,24 @@ class GroupJob(ABC):
     def learn(self, group: int, shards: Shards) -> tuple[Memory, GroupReport]:
         """Return a memory that has learned these shards, or what an earlier run stored of them."""
         tally = GroupTally(self.kept)
-        stored = None if self.checkpoint is None else self.checkpoint.read(group)
+        stored = None
+        if self.checkpoint is not None:
+            stored = self.checkpoint.read(group)
         if stored is not None:
-            kept = take_prefix(_KEPT, stored) or None
+            sample_arrays = take_prefix(_KEPT, stored) or None
             state = {name: array for name, array in stored.items() if not name.startswith(_KEPT)}
             memory: Memory = unpack(self.template, state)
         else:
             memory = self.template.empty_like()
             self.add(memory, self.pieces(shards, tally))
-            kept = None if tally.kept is None else tally.kept.pack()
+            sample_arrays = None
+            if tally.kept is not None:
+                sample_arrays = tally.kept.pack()
             if self.checkpoint is not None:
-                self.checkpoint.write(group, {**pack(memory), **add_prefix(_KEPT, kept or {})})
-        return memory, tally.report(group, shards, kept, resumed=stored is not None)
+                self.checkpoint.write(
+                    group, {**pack(memory), **add_prefix(_KEPT, sample_arrays or {})}
+                )
+        return memory, tally.report(group, shards, sample_arrays, resumed=stored is not None)
 
     def learn_packed(self, group: int, shards: Shards) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
@@ -302,8 +311,8 @@ class Job(GroupJob):
 class GroupTally:
     """How much some shards hold, how long reading it takes and what is kept of it."""
 
-    def __init__(self, kept: ModelStore | None) -> None:
-        self.kept = kept
+    def __init__(self, store: ModelStore | None) -> None:
+        self.kept = store
         self.tokens = 0
         self.seconds = 0.0
         self._started = time.perf_counter()
@@ -320,7 +329,7 @@ class GroupTally:
             yield piece
 
     def report(
-        self, group: int, shards: Shards, kept: Arrays | None, *, resumed: bool
+        self, group: int, shards: Shards, sample_arrays: Arrays | None, *, resumed: bool
     ) -> GroupReport:
         """Return what learning the group took since this tally was begun."""
         source_bytes = sum(shard.stop - shard.start for shard in shards)
@@ -333,7 +342,7 @@ class GroupTally:
             cpu_seconds=time.thread_time() - self._spent,
             peak_bytes=peak_memory(),
             resumed=resumed,
-            kept=kept,
+            kept=sample_arrays,
         )
 
 
@@ -344,11 +353,13 @@ def peak_memory() -> int:
     except ModuleNotFoundError:  # not on Windows
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    if sys.platform == "darwin":
+        return peak
+    return 1024 * peak
 
 
 def describe_job(
-    source: ShardedFiles, groups: Groups, kept: ModelStore | None, **more: Any
+    source: ShardedFiles, groups: Groups, store: ModelStore | None, **more: Any
 ) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
     return {
@@ -357,7 +368,7 @@ def describe_job(
         "bytes": source.nbytes,
         "source": source.fingerprint(),
         **more,
-        "kept": None if kept is None else kept.describe(),
+        "kept": None if store is None else store.describe(),
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }
@@ -370,7 +381,7 @@ class GroupObserver:
     ----------
     total : int
         How many groups there are.
-    kept : ModelStore or None
+    store : ModelStore or None
         An empty one, if a sample is kept.
     on_progress, on_report
         As in `Machines`.
@@ -379,20 +390,20 @@ class GroupObserver:
     def __init__(
         self,
         total: int,
-        kept: ModelStore | None,
+        store: ModelStore | None,
         on_progress: OnProgress | None,
         on_report: OnReport | None,
     ) -> None:
-        self.kept = kept
+        self.kept = store
         self._done = 0
         self._total = total
         self._on_progress = on_progress
         self._on_report = on_report
         self.step(0)
 
-    def expect(self, more: int) -> None:
+    def expect(self, n_tasks: int) -> None:
         """Take note of tasks that return no report."""
-        self._total += more
+        self._total += n_tasks
 
     def step(self, done: int = 1) -> None:
         """Tell that a task is done."""

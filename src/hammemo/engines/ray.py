@@ -139,7 +139,10 @@ def _connect(address: str | None, workers: int | None) -> Iterator[Any]:
     is_own = not ray.is_initialized()
     if is_own:
         where = address or os.environ.get("RAY_ADDRESS") or "local"
-        size = {"num_cpus": workers, "include_dashboard": False} if where == "local" else {}
+        if where == "local":
+            size = {"num_cpus": workers, "include_dashboard": False}
+        else:
+            size = {}
         ray.init(where, log_to_driver=False, logging_level="warning", **size)
     try:
         yield ray
@@ -169,7 +172,9 @@ def _most_at_once(ray: Any, workers: int | None) -> int:
     Asked again and again, because nodes come and go.
     """
     cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    return 2 * cores if workers is None or cores <= workers else workers
+    if workers is None or cores <= workers:
+        return 2 * cores
+    return workers
 
 
 def _learn(job: GroupJob, group: int, shards: Shards) -> list[Any]:

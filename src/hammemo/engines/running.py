@@ -57,7 +57,9 @@ def spread_locally(
 ) -> Iterator[Any]:
     """Yield what a function returns for each of some arguments, in their order."""
     workers = workers or os.cpu_count() or 1
-    backend = "loky" if kind == "processes" and workers > 1 else "threading"
+    backend = "threading"
+    if kind == "processes" and workers > 1:
+        backend = "loky"
     pool = Parallel(workers, backend=backend, return_as="generator", max_nbytes=None)
     try:
         yield from pool(delayed(function)(*values) for values in arguments)
@@ -255,4 +257,6 @@ def group_shards(shards: Sequence[Shard], size: int | None, task_bytes: int) -> 
             groups.append(tuple(group))
             group = []
             group_bytes = 0
-    return [*groups, tuple(group)] if group else groups
+    if group:
+        return [*groups, tuple(group)]
+    return groups

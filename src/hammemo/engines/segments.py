@@ -112,32 +112,36 @@ class SegmentsJob:
         if runs is None:
             runs = list(self._write_runs(group, shards, tally))
             write_file(record, [json.dumps([vars(facts) for facts in runs]).encode()])
-        kept = None if self.job.kept is None else self.beside(_KEPT, runs[-1])
-        return runs, tally.report(group, shards, kept, resumed=resumed)
+        sample_arrays = None
+        if self.job.kept is not None:
+            sample_arrays = self.beside(_KEPT, runs[-1])
+        return runs, tally.report(group, shards, sample_arrays, resumed=resumed)
 
     def _write_runs(self, group: int, shards: Shards, tally: GroupTally) -> Iterator[SegmentFacts]:
-        most = self.adder.most_entries()
+        most_entries = self.adder.most_entries()
         number = 0
         memory: InSegments = self.template.empty_like()
         for piece in self.job.pieces(shards, tally):
             self.job.add(memory, [piece])
-            if memory.terms.n_entries >= most:
+            if memory.terms.n_entries >= most_entries:
                 yield self._write_run(memory, group, number, {})
                 memory = memory.with_empty_table()
                 number += 1
-        last = {} if tally.kept is None else add_prefix(_KEPT, tally.kept.pack())
+        last = {}
+        if tally.kept is not None:
+            last = add_prefix(_KEPT, tally.kept.pack())
         if memory.companion is not None:
             last.update(add_prefix(_COMPANION, pack(memory.companion)))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
     def _write_run(
-        self, memory: InSegments, group: int, number: int, more: Mapping[str, Array]
+        self, memory: InSegments, group: int, number: int, other_arrays: Mapping[str, Array]
     ) -> SegmentFacts:
         table = memory.table()
         arrays = {
             **table_arrays(table),
             **empty_arrays(table.empties, table.label_counts.labels),
-            **more,
+            **other_arrays,
         }
         name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
         return write_segment(os.path.join(self.runs_folder, name), arrays)
@@ -226,7 +230,9 @@ def run_segments(
     n_ranges = len(work.cuts) + 1
     tell.expect(n_ranges)
     runs: list[SegmentFacts] = []
-    companion = None if memory.companion is None else memory.companion.empty_like()
+    companion = None
+    if memory.companion is not None:
+        companion = memory.companion.empty_like()
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
         if companion is not None:
@@ -254,4 +260,6 @@ def _read_record(folder: str, record: str) -> list[SegmentFacts] | None:
     except (OSError, ValueError):
         return None
     is_whole = all(read_right_segment(folder, facts.name) == facts for facts in listed)
-    return listed if listed and is_whole else None
+    if listed and is_whole:
+        return listed
+    return None

@@ -119,11 +119,11 @@ class Answers:
     """Whether the answer is the label."""
 
     @classmethod
-    def join(cls, parts: Iterable[Answers]) -> Answers:
+    def join(cls, answers_by_fit: Iterable[Answers]) -> Answers:
         """Return several, at least one, as one."""
-        columns = [vars(part) for part in parts]
+        columns = [vars(answers) for answers in answers_by_fit]
         return cls(
-            **{name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+            **{name: np.concatenate([answers[name] for answers in columns]) for name in columns[0]}
         )
 
 
@@ -294,7 +294,9 @@ def _fit_parts(
         yield _Fit(fitted, time.perf_counter() - started, learned, held_out)
 
 
-def _measure_roc_auc(labels: set[Any], truths: list[Array], parts: list[Answers]) -> float | None:
+def _measure_roc_auc(
+    labels: set[Any], truths: list[Array], answers_by_fit: list[Answers]
+) -> float | None:
     """Return the mean area under the ROC curve of the fits that answer two labels.
 
     It is None where labels are not two, or without probabilities.
@@ -303,17 +305,19 @@ def _measure_roc_auc(labels: set[Any], truths: list[Array], parts: list[Answers]
         return None
     positive = max(labels, key=str)  # which of the two does not matter
     areas = []
-    for truth, part in zip(truths, parts, strict=True):
+    for truth, answers in zip(truths, answers_by_fit, strict=True):
         is_positive = np.array([label == positive for label in truth.tolist()], bool)
-        if np.isnan(part.highest).any() or len(set(is_positive.tolist())) < 2:
+        if np.isnan(answers.highest).any() or len(set(is_positive.tolist())) < 2:
             continue
-        truth_probabilities = np.nan_to_num(part.probability)  # NaN for labels not learned
+        truth_probabilities = np.nan_to_num(answers.probability)  # NaN for labels not learned
         # rounded, so that equal probabilities stay equal after 1 - p
         positive_probabilities = np.where(
             is_positive, truth_probabilities, 1 - truth_probabilities
         ).round(12)
         areas.append(roc_auc_score(is_positive, positive_probabilities))
-    return float(np.mean(areas)) if areas else None
+    if areas:
+        return float(np.mean(areas))
+    return None
 
 
 def naive_bayes(h: int) -> MemoryClassifier:
@@ -337,12 +341,12 @@ def answer_all(model: MemoryClassifier, X: Array, y: Array) -> Answers:
         highest=np.empty(0),
         right=np.empty(0, bool),
     )
-    parts = [no_answers]
+    chunks = [no_answers]
     step = max(1, _CHUNK_NUMBERS // min(max(len(columns), 1), ALL_LABELS))
     for start in range(0, len(y), step):
         chunk = slice(start, start + step)
-        parts.append(_answer_chunk(model, X[chunk], truths[chunk], places[chunk]))
-    return Answers.join(parts)
+        chunks.append(_answer_chunk(model, X[chunk], truths[chunk], places[chunk]))
+    return Answers.join(chunks)
 
 
 def _answer_chunk(model: MemoryClassifier, X: Array, y: Array, places: Ints) -> Answers:
@@ -404,33 +408,36 @@ def _answer_most_frequent(learned_labels: Array, y: Array) -> Answers:
     )
 
 
-def _measure(parts: list[Answers], n_labels: int, roc_auc: float | None) -> Measures:
+def _measure(answers_by_fit: list[Answers], n_labels: int, roc_auc: float | None) -> Measures:
     """Return the figures of one learner, from its answers in each fit."""
-    whole = Answers.join(parts)
-    is_listed = whole.rank > 0
+    all_answers = Answers.join(answers_by_fit)
+    is_listed = all_answers.rank > 0
     top_5 = None
     if n_labels > SHORT_LIST:
-        top_5 = float((is_listed & (whole.rank <= SHORT_LIST)).mean())
+        top_5 = float((is_listed & (all_answers.rank <= SHORT_LIST)).mean())
     top_20 = None
     reciprocal_rank_20 = None
     if n_labels > LONG_LIST_LABELS:
         top_20 = float(is_listed.mean())
-        reciprocal_ranks = np.where(is_listed, 1 / np.maximum(whole.rank, 1), 0.0)
+        reciprocal_ranks = np.where(is_listed, 1 / np.maximum(all_answers.rank, 1), 0.0)
         reciprocal_rank_20 = float(reciprocal_ranks.mean())
     log_loss = None
     calibration_error = None
-    if not np.isnan(whole.highest).any():
-        calibration_error = expected_calibration_error(whole.highest, whole.right)
-        of_learned = whole.probability[~np.isnan(whole.probability)]
+    if not np.isnan(all_answers.highest).any():
+        calibration_error = expected_calibration_error(all_answers.highest, all_answers.right)
+        of_learned = all_answers.probability[~np.isnan(all_answers.probability)]
         if len(of_learned):
             log_loss = float(-np.log(np.maximum(of_learned, _MIN_PROBABILITY)).mean())
-    accuracies = [part.right.mean() for part in parts if len(part.right)]
+    accuracies = [answers.right.mean() for answers in answers_by_fit if len(answers.right)]
+    accuracy_sd = None
+    if len(accuracies) > 1:
+        accuracy_sd = float(np.std(accuracies, ddof=1))
     return Measures(
-        accuracy=float(whole.right.mean()),
+        accuracy=float(all_answers.right.mean()),
         top_5=top_5,
         log_loss=log_loss,
         calibration_error=calibration_error,
-        accuracy_sd=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else None,
+        accuracy_sd=accuracy_sd,
         top_20=top_20,
         reciprocal_rank_20=reciprocal_rank_20,
         roc_auc=roc_auc,
@@ -454,19 +461,19 @@ def expected_calibration_error(probabilities: Floats, right: Bools, bins: int = 
     return float(np.abs(gaps).sum() / len(right))
 
 
-def _bin_answers(parts: list[Answers]) -> list[dict[str, float]]:
+def _bin_answers(answers_by_fit: list[Answers]) -> list[dict[str, float]]:
     """Return the mean probability and the share of right answers of every bin that has some."""
-    whole = Answers.join(parts)
-    if np.isnan(whole.highest).any():
+    all_answers = Answers.join(answers_by_fit)
+    if np.isnan(all_answers.highest).any():
         return []
-    bin_of = np.minimum((whole.highest * BINS).astype(np.int64), BINS - 1)
+    bin_of = np.minimum((all_answers.highest * BINS).astype(np.int64), BINS - 1)
     bins = []
     for number in np.unique(bin_of):
         is_inside = bin_of == number
         bins.append(
             {
-                "probability": float(whole.highest[is_inside].mean()),
-                "right": float(whole.right[is_inside].mean()),
+                "probability": float(all_answers.highest[is_inside].mean()),
+                "right": float(all_answers.right[is_inside].mean()),
                 "asked": int(is_inside.sum()),
             }
         )
@@ -519,10 +526,13 @@ class NumberMeasures:
             excess = y[:, None] - quantiles
             if np.isfinite(excess).all():
                 pinball = _pinball_loss(excess)
+        r2 = None
+        if spread > 0:
+            r2 = 1 - float((errors**2).sum()) / spread
         return cls(
             rmse=float(np.sqrt((errors**2).mean())),
             mae=float(np.abs(errors).mean()),
-            r2=1 - float((errors**2).sum()) / spread if spread > 0 else None,
+            r2=r2,
             pinball=pinball,
             coverage=coverage,
         )
@@ -599,8 +609,8 @@ def evaluate_numbers(
         sizes.append(len(learned_targets))
         seconds.append(fit.seconds)
     y = np.concatenate(truths)
-    all_predictions = {name: np.concatenate(parts) for name, parts in predictions.items()}
-    all_quantiles = {name: np.concatenate(parts) for name, parts in quantiles.items()}
+    all_predictions = {name: np.concatenate(of_fits) for name, of_fits in predictions.items()}
+    all_quantiles = {name: np.concatenate(of_fits) for name, of_fits in quantiles.items()}
     return NumberEvaluation(
         split=split.title,
         n_learnt=float(np.mean(sizes)),

@@ -44,7 +44,10 @@ class LightGBM(BaseEstimator):
     def fit(self, X: Array, y: Array) -> LightGBM:
         """Learn rows."""
         lightgbm = library()
-        learner = lightgbm.LGBMRegressor if self.is_target else lightgbm.LGBMClassifier
+        if self.is_target:
+            learner = lightgbm.LGBMRegressor
+        else:
+            learner = lightgbm.LGBMClassifier
         self.codes_ = [self._codes(place, column.tolist()) for place, column in enumerate(X.T)]
         if not self.is_target:
             self.classes_, y = np.unique(y, return_inverse=True)

@@ -65,10 +65,10 @@ def add_up(
 ) -> Iterator[LogPart]:
     """Yield what messages say of a table, without transactions that are applied already.
 
-    A part ends with a transaction once it has `rows` distinct rows. A transaction of more than
-    twice as many is cut. The last part may be empty.
+    A log_part ends with a transaction once it has `rows` distinct rows. A transaction of more than
+    twice as many is cut. The last log_part may be empty.
     """
-    part = LogPart(end=position.lsn)
+    log_part = LogPart(end=position.lsn)
     places = dict[int, list[int]]()
     """Where the followed columns are in the rows of each table that was described."""
     is_skipped = True
@@ -85,33 +85,33 @@ def add_up(
                 raise ProtocolError(
                     "A change in PostgreSQL's log names a table that was not described before."
                 )
-            _add(part, message, places[message.relation], label)
-            if len(part.counts) >= 2 * rows:
-                part.is_whole = False
-                yield part
-                part = LogPart(end=part.end)
+            _add(log_part, message, places[message.relation], label)
+            if len(log_part.counts) >= 2 * rows:
+                log_part.is_whole = False
+                yield log_part
+                log_part = LogPart(end=log_part.end)
         elif isinstance(message, Truncate) and not is_skipped:
-            part.truncate()
-            part.changes += 1
+            log_part.truncate()
+            log_part.changes += 1
         elif isinstance(message, Commit):
             if not is_open:
                 raise ProtocolError("A transaction in PostgreSQL's log ends that did not begin.")
             is_open = False
-            part.end = message.end
+            log_part.end = message.end
             if is_skipped:
-                part.skipped += 1
+                log_part.skipped += 1
             else:
-                part.transactions += 1
-                part.time = message.time
-            if len(part.counts) >= rows:
-                yield part
-                part = LogPart(end=part.end)
-    yield part
+                log_part.transactions += 1
+                log_part.time = message.time
+            if len(log_part.counts) >= rows:
+                yield log_part
+                log_part = LogPart(end=log_part.end)
+    yield log_part
 
 
-def _add(part: LogPart, change: Change, places: list[int], label: int) -> None:
+def _add(log_part: LogPart, change: Change, places: list[int], label: int) -> None:
     """Add a change; a row without a label is not learned."""
-    part.changes += 1
+    log_part.changes += 1
     rows = []
     # `old_row` refuses a deletion or an update whose old row is not in the log
     if change.old is not None or change.new is None or change.is_update:
@@ -120,4 +120,4 @@ def _add(part: LogPart, change: Change, places: list[int], label: int) -> None:
         rows.append((new_row(change, places), 1))
     for row, times in rows:
         if row[label] is not None:
-            part.add(row, times)
+            log_part.add(row, times)

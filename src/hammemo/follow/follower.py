@@ -115,7 +115,10 @@ class Follower:
         self._options = options
         self._tell = tell
         self._position = target.position()
-        slot = self._position.slot if self._position else slot_name(table, target.name)
+        if self._position:
+            slot = self._position.slot
+        else:
+            slot = slot_name(table, target.name)
         self.source = FollowedSource(address, table, slot, publication)
         self._followed: Followed | None = None
         self._last: deque[Row] = deque(maxlen=_LAST_ROWS)
@@ -201,7 +204,9 @@ class Follower:
                 self.check(str(reason))
         if self._at.is_refit_due(time.time(), options.refit_after):
             self._refit()
-        return 0.0 if changed else time.perf_counter() - began
+        if changed:
+            return 0.0
+        return time.perf_counter() - began
 
     @property
     def _at(self) -> Position:
@@ -265,31 +270,34 @@ class Follower:
     def _read(self, until: int) -> bool:
         """Apply what the log says up to a place; return whether a row of the table changed."""
         before = self._at
-        part = LogPart(end=self._at.lsn)
+        log_part = LogPart(end=self._at.lsn)
         learned = 0
         gone = 0
         messages = Messages(self.source, until, _MESSAGES)
-        for part in add_up(messages, before, self._columns, self._target.batch_rows):
-            if not part.changes and part.is_whole and not (learned or gone):
+        for log_part in add_up(messages, before, self._columns, self._target.batch_rows):
+            if not log_part.changes and log_part.is_whole and not (learned or gone):
                 continue
-            learn, forget = part.net()
+            learn, forget = log_part.net()
             learned += len(learn)
             gone += len(forget)
-            if part.is_emptied:
+            if log_part.is_emptied:
                 gone += self._target.n_rows()
             after = None
-            if part.is_whole:
-                after = self._at.after_changes(part.end, learned, gone, now=time.time())
-            gone_rows = "everything" if part.is_emptied else forget
+            if log_part.is_whole:
+                after = self._at.after_changes(log_part.end, learned, gone, now=time.time())
+            gone_rows = "everything" if log_part.is_emptied else forget
             self._target.change(self._columns, learn, gone_rows, after)
             self._last.extend(learn)
             if after is not None:
                 self._position = after
-                self._tell_changes(part, learned, gone)
+                self._tell_changes(log_part, learned, gone)
                 learned = 0
                 gone = 0
         has_changed = self._at != before
-        self._seen = max(part.end, until) if messages.is_end else part.end
+        if messages.is_end:
+            self._seen = max(log_part.end, until)
+        else:
+            self._seen = log_part.end
         # other tables were written: store the place now and then, so that their log can go
         is_far = self._at.shown or self._seen - self._at.lsn >= _IDLE_BYTES
         if not has_changed and is_far and self._seen > self._at.lsn:
@@ -299,16 +307,16 @@ class Follower:
             self.source.advance(self._at.lsn)
         return has_changed
 
-    def _tell_changes(self, part: LogPart, learned: int, gone: int) -> None:
-        lsn = lsn_text(part.end)
-        lag = round(max(0.0, time.time() - part.time), 3)
+    def _tell_changes(self, log_part: LogPart, learned: int, gone: int) -> None:
+        lsn = lsn_text(log_part.end)
+        lag = round(max(0.0, time.time() - log_part.time), 3)
         facts = {
             "event": "changed",
             "lsn": lsn,
             "learnt": learned,
             "forgotten": gone,
-            "transactions": part.transactions,
-            "skipped": part.skipped,
+            "transactions": log_part.transactions,
+            "skipped": log_part.skipped,
             "lag_seconds": lag,
             "held_bytes": self._held_bytes,
         }
@@ -371,8 +379,12 @@ class Follower:
         name = self._columns.table
         lsn = lsn_text(before.lsn)
         after = before.after_refit(n_rows)
-        request = f"follow {name} {lsn}: {before.gone} rows" if before.gone else None
-        last = self._columns.frame(list(self._last)).values if self._last else None
+        request = None
+        if before.gone:
+            request = f"follow {name} {lsn}: {before.gone} rows"
+        last = None
+        if self._last:
+            last = self._columns.frame(list(self._last)).values
         changed_labels = self._target.refit(after, table, last, request)
         self._position = after
         digest = self._target.digest()

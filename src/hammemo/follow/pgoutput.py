@@ -127,13 +127,13 @@ def _change(data: bytes) -> Change:
     at = 5
     old: Values | None = None
     new: Values | None = None
-    part = data[at]
-    only_key = part == 0x4B  # K
-    if part in b"KO" and data[:1] != b"I":
+    row_kind = data[at]
+    only_key = row_kind == 0x4B  # K
+    if row_kind in b"KO" and data[:1] != b"I":
         old, at = _values(data, at + 1)
-        part = 0x4E if data[:1] == b"D" else data[at]
+        row_kind = 0x4E if data[:1] == b"D" else data[at]
     if data[:1] != b"D":
-        if part != 0x4E:  # N
+        if row_kind != 0x4E:  # N
             raise ValueError("no new row")
         new, at = _values(data, at + 1)
     elif old is None:

@@ -119,11 +119,16 @@ class Position:
     def after_changes(self, lsn: int, learnt: int = 0, gone: int = 0, now: float = 0.0) -> Position:
         """Return the position after some rows were learned and forgotten up to a place."""
         lsn = max(lsn, self.lsn)
-        since = self.since if self.gone or not gone else int(now)
+        if self.gone or not gone:
+            since = self.since
+        else:
+            since = int(now)
         after = replace(
             self, lsn=lsn, learnt=self.learnt + learnt, gone=self.gone + gone, since=since
         )
-        return after if lsn < self.until else replace(after, shown="", until=0)
+        if lsn < self.until:
+            return after
+        return replace(after, shown="", until=0)
 
     def after_refit(self, rows: int) -> Position:
         """Return the position after a refit to some rows."""

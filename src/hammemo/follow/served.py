@@ -52,8 +52,9 @@ class ServedTarget:
 
     def position(self) -> Position | None:
         """Return up to where the model has followed."""
-        text = None if self._facts is None else self._facts["position"]
-        return None if text is None else Position.decode(text)
+        if self._facts is None or self._facts["position"] is None:
+            return None
+        return Position.decode(self._facts["position"])
 
     def columns(self) -> list[str] | None:
         """Return the names of the model's columns."""
@@ -66,7 +67,9 @@ class ServedTarget:
 
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
-        return 0 if self._facts is None else int(self._facts["examples"])
+        if self._facts is None:
+            return 0
+        return int(self._facts["examples"])
 
     def sync(
         self, followed: Followed, table: FollowedTable, position: PositionAfter
@@ -119,9 +122,14 @@ class ServedTarget:
             end = start + self.batch_rows
             rows, labels = _in_json((X.slice(start, self.batch_rows), y[start:end]))
             # what a run that was killed has left goes with the first piece
-            gone = "everything" if start == 0 and self.n_rows() else _NOTHING
+            gone: Any = _NOTHING
+            if start == 0 and self.n_rows():
+                gone = "everything"
             piece = (rows, labels, subjects[start:end])
-            self._apply(piece, gone, position if end >= len(y) else None)
+            if end < len(y):
+                self._apply(piece, gone, None)
+            else:
+                self._apply(piece, gone, position)
 
     def change(
         self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None
@@ -129,7 +137,11 @@ class ServedTarget:
         """Forget and learn rows as one edit."""
         if position is None:
             raise FollowError(_too_large(followed.table))
-        gone: Any = forget if isinstance(forget, str) else _rows_in_json(followed, forget)
+        gone: Any
+        if isinstance(forget, str):
+            gone = forget
+        else:
+            gone = _rows_in_json(followed, forget)
         self._apply(_rows_in_json(followed, learn), gone, position)
 
     def _apply(self, learn: Any, forget: Any, position: Position | None) -> None:
@@ -177,7 +189,9 @@ class ServedTarget:
         if last is not None and self.n_rows() and has_labels:
             last_rows, _ = _in_json((last.slice(max(0, len(last) - _ASKED)), []))
             before = self._client.predict(self._model, last_rows)
-        op = None if request is None else re.sub(r"[^!-~]+", "_", request)[:128]
+        op = None
+        if request is not None:
+            op = re.sub(r"[^!-~]+", "_", request)[:128]
         signs = self._receipts is not None and op is not None
         done = self._client.refit(self._model, op=op, receipt=signs)
         if self._receipts is not None and done.receipt:

@@ -409,7 +409,9 @@ class FollowedSource:
             raise FollowError(
                 f"The slot {self.slot} is for {plugin} in the database {database}, not for hammemo."
             )
-        number = lsn_number(confirmed) if confirmed else 0
+        number = 0
+        if confirmed:
+            number = lsn_number(confirmed)
         return Slot(number, status or "lost", held_bytes or 0)
 
     def create_slot(self) -> None:

@@ -67,13 +67,16 @@ class FileTarget:
 
     def position(self) -> Position | None:
         """Return up to where the model has followed."""
-        text = None if self._model is None else self._model.position_
-        return None if text is None else Position.decode(text)
+        if self._model is None or self._model.position_ is None:
+            return None
+        return Position.decode(self._model.position_)
 
     def columns(self) -> list[str] | None:
         """Return the names of the model's columns."""
-        names = None if self._model is None else getattr(self._model, "feature_names_in_", None)
-        return None if names is None else [str(name) for name in names]
+        names = getattr(self._model, "feature_names_in_", None)
+        if names is None:
+            return None
+        return [str(name) for name in names]
 
     def check_bounds(self, followed: Followed) -> None:
         """Refuse bounds that are not those of a model that exists."""
@@ -82,7 +85,9 @@ class FileTarget:
 
     def n_rows(self) -> int:
         """Return how many rows the model holds."""
-        return 0 if self._model is None else int(self._model.state.n_examples)
+        if self._model is None:
+            return 0
+        return int(self._model.state.n_examples)
 
     def sync(
         self, followed: Followed, table: FollowedTable, position: PositionAfter
@@ -105,13 +110,17 @@ class FileTarget:
         self, followed: Followed, learn: Rows, forget: Rows | str, position: Position | None
     ) -> None:
         """Forget and learn rows; the file changes with the position."""
-        text = None if position is None else position.encode()
+        text = None
+        if position is not None:
+            text = position.encode()
         gone: Any = None
         if isinstance(forget, str):
             gone = forget
         elif forget:
             gone = followed.frame(forget).pair
-        new = followed.frame(learn).pair if learn else None
+        new = None
+        if learn:
+            new = followed.frame(learn).pair
         try:
             self.model.apply(new, gone, position=text, choose=False)
         except NotStoredError as error:
@@ -121,8 +130,8 @@ class FileTarget:
 
     def can_refit(self) -> bool:
         """Return whether the model keeps all its rows."""
-        kept = self.model.state.rows
-        return kept is not None and kept.holds_all
+        rows = self.model.state.rows
+        return rows is not None and rows.holds_all
 
     def digest(self) -> str:
         """Return the digest of the model."""
@@ -134,7 +143,9 @@ class FileTarget:
         """Refit, save, and return the share of labels that changed on the last rows."""
         from hammemo.receipts import recorded
 
-        rows = None if table is None else table.pair
+        rows = None
+        if table is not None:
+            rows = table.pair
         before = self.model.snapshot()
         receipts = self._receipts
         keys = self._keys

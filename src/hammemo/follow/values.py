@@ -83,7 +83,9 @@ class Column:
         if self.type == _NUMERIC:
             digits = (self.modifier - 4) >> 16
             scale = (self.modifier - 4) & 0x7FF
-            return "whole" if self.modifier >= 4 and digits <= 18 and scale == 0 else "float"
+            if self.modifier >= 4 and digits <= 18 and scale == 0:
+                return "whole"
+            return "float"
         return _KINDS.get(self.type, "name")
 
 
@@ -152,9 +154,9 @@ class Followed:
         labels = self.labels(columns[len(self.columns)])
         return FollowedTable(pa.table(arrays), labels, list(columns[-1]) if self.subject else None)
 
-    def join(self, parts: Iterable[Sequence[Row]]) -> FollowedTable:
+    def join(self, row_lists: Iterable[Sequence[Row]]) -> FollowedTable:
         """Return lists of rows as one frame."""
-        frames = [self.frame(rows) for rows in parts]
+        frames = [self.frame(rows) for rows in row_lists]
         subjects = None
         if self.subject is not None:
             subjects = [subject for frame in frames for subject in frame.subjects or ()]
@@ -237,7 +239,9 @@ def _row(values: Values, places: Sequence[int]) -> Row:
 def _text(value: bytes | Unchanged | None) -> str | None:
     if isinstance(value, Unchanged):
         raise NeedsCheck("the log leaves out a value")
-    return None if value is None else value.decode()
+    if value is None:
+        return None
+    return value.decode()
 
 
 def _make_column(texts: Sequence[str | None], kind: str) -> Any:

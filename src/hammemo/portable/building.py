@@ -108,7 +108,9 @@ def build_graph(
         tokens = compiled.input_codes.features()
     if tokens is not None and missing == "token":
         tokens = [*tokens, MISSING]
-    listed = None if tokens is None else Vocabulary.of(tokens)
+    listed = None
+    if tokens is not None:
+        listed = Vocabulary.of(tokens)
     if not len(classes):
         raise ValueError(
             "The model is empty: it has no label to answer. Learn at least one example first."
@@ -155,16 +157,17 @@ def _add_rows(
     A row of zeros, for what reads none, comes last in each table.
     """
     constants = draft.constants
-    weights = np.ones(len(rows)) if weights is None else weights
+    if weights is None:
+        weights = np.ones(len(rows))
     for k, (values, weight) in enumerate(zip(rows, weights.tolist(), strict=True)):
         table = _narrow(values)
         constants[f"rows.{k}"] = np.concatenate([table, np.zeros((1, table.shape[1]), table.dtype)])
         constants[f"weight.{k}"] = np.array(weight)
     constants["step"] = np.array(step)
     row_shape = rows[0].shape[1:]
-    for name, part in (("base", base), ("divisor", divisor)):
-        if part is not None:
-            row = np.broadcast_to(np.asarray(part, np.float64), row_shape)
+    for name, values in (("base", base), ("divisor", divisor)):
+        if values is not None:
+            row = np.broadcast_to(np.asarray(values, np.float64), row_shape)
             constants[name] = row[None, :].copy()
     return parts.RowSums(
         weights=tuple(weights.tolist()),

@@ -66,7 +66,7 @@ class Operations(Protocol):
     def search(self, ascending: Any, n: int, words: Any) -> Any:
         """Return for each word, or float, how many of n ascending ones are less, at most n - 1."""
 
-    def join(self, parts: Sequence[Any]) -> Any:
+    def join(self, matrices: Sequence[Any]) -> Any:
         """Return matrices side by side."""
 
     def stack(self, columns: Sequence[Any]) -> Any:
@@ -131,7 +131,10 @@ class Graph:
 def _describe_what_is_no_integer(tokens: Vocabulary) -> str:
     """Return why a graph that hashes integers cannot take these tokens, and what to do."""
     others = tokens.tolist()[len(tokens.ints) :]
-    content = "missing values" if others == [MISSING] else f"{others[0]!r}"
+    if others == [MISSING]:
+        content = "missing values"
+    else:
+        content = f"{others[0]!r}"
     return (
         f"This graph reads integers, and X holds {content}: list the tokens that it shall know, "
         "to_torch(tokens=…) or to_onnx(path, tokens=…). A list also makes it know missing values."
@@ -188,7 +191,10 @@ class ListedRows:
 
 def _find_place(ops: Operations, number: Any, listed: ListedRows | TupleRows) -> Any:
     """Return the place of each token in a list, or the size of the list where it is not there."""
-    place = number if listed.search is None else listed.search.find(ops, number)
+    if listed.search is None:
+        place = number
+    else:
+        place = listed.search.find(ops, number)
     return ops.where((place > -1) & (place < listed.size), place, listed.size)
 
 
@@ -376,11 +382,15 @@ class RowSums:
         terms = [ops.constant("base")] if self.has_base else []
         for k, (weight, row) in enumerate(zip(self.weights, rows, strict=True)):
             term = ops.constant(f"rows.{k}")[row].double()
-            terms.append(term if weight == 1 else term * ops.constant(f"weight.{k}"))
+            if weight != 1:
+                term = term * ops.constant(f"weight.{k}")
+            terms.append(term)
         total = reduce(add, terms)
         if self.step != 1:
             total = total * ops.constant("step")
-        return total / ops.constant("divisor") if self.has_divisor else total
+        if self.has_divisor:
+            return total / ops.constant("divisor")
+        return total
 
 
 @dataclass(frozen=True)
@@ -440,4 +450,6 @@ def mix(ops: Operations, words: Any) -> Any:
 
 def as_signed(word: int) -> int:
     """Return an unsigned word as the signed integer with the same bits."""
-    return word - 2**64 if word >= 2**63 else word
+    if word >= 2**63:
+        return word - 2**64
+    return word

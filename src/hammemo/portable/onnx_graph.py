@@ -246,7 +246,7 @@ class OnnxOperations:
         **attributes: Any,
     ) -> OnnxValue:
         """Add a node, and return its output; a whole number among its inputs is a word."""
-        names = [(self.word(one) if isinstance(one, int) else one).name for one in inputs]
+        names = [(self.word(value) if isinstance(value, int) else value).name for value in inputs]
         return OnnxValue(self, self.add_node(operator, names, domain, **attributes))
 
     def add_node(self, operator: str, inputs: list[str], domain: str, **attributes: Any) -> str:
@@ -343,8 +343,8 @@ class OnnxOperations:
             place = self.where(ascending[ahead + -1] < words, ahead, place)
         return self.node("Min", [place, n - 1])
 
-    def join(self, parts: Sequence[OnnxValue]) -> OnnxValue:
-        return self.node("Concat", list(parts), axis=1)
+    def join(self, matrices: Sequence[OnnxValue]) -> OnnxValue:
+        return self.node("Concat", list(matrices), axis=1)
 
     def stack(self, columns: Sequence[OnnxValue]) -> OnnxValue:
         axis = self.initializer(np.array([1]), "second axis")

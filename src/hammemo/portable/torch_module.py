@@ -83,8 +83,8 @@ class _TorchOperations:
     def search(self, ascending: torch.Tensor, n: int, words: torch.Tensor) -> torch.Tensor:
         return torch.searchsorted(ascending, words.contiguous()).clamp(max=n - 1)
 
-    def join(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.cat(list(parts), dim=1)
+    def join(self, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.cat(list(matrices), dim=1)
 
     def stack(self, columns: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.stack(list(columns), dim=1)

@@ -101,12 +101,12 @@ def compute_table_score(tables: StepTables, ops: Operations, output: int, codes:
         level_b = ops.constant(f"base.level.{b}")[codes[b]]
         right_b = ops.constant(f"base.right.{b}")[codes[b]]
         place = level_a * width + level_b
-        both = ops.shift(right_a * right_b, _SHIFT)
+        product = ops.shift(right_a * right_b, _SHIFT)
         corners = [
-            (0, both - right_a - right_b + HAT),
-            (1, right_b - both),
-            (width, right_a - both),
-            (width + 1, both),
+            (0, product - right_a - right_b + HAT),
+            (1, right_b - product),
+            (width, right_a - product),
+            (width + 1, product),
         ]
         values = ops.constant(f"base.{output}.pair.{k}")
         for step, share in corners:
@@ -363,23 +363,24 @@ def _check_columns(codes: ColumnCodes, names: Vocabulary, name_codes: Ints) -> N
 
 def tree_graph(ranker: TreeRanker, cells: TreeCells, classes: Array) -> TreeGraph:
     """Return the graph of a model of names and trees, or refuse one that has none."""
-    whole, leaf_rows, values = ranker.tables()
-    names = _collect_names(cells, whole)
+    rows_table, leaf_rows, values = ranker.tables()
+    names = _collect_names(cells, rows_table)
     constants: Constants = {
-        "base": whole.base[None, :],
+        "base": rows_table.base[None, :],
         "leaf_rows": leaf_rows.astype(np.int64),
         "leaves": values,
         **walk_constants(cells.forest, "trees"),
     }
     rows = code_rows(cells.codes, names, constants)
     for j in range(len(cells.names)):
-        ranks = whole.table.tuples[j].rows()[:, 0]
-        places = names.find(whole.table.vocabulary)[ranks]
+        ranks = rows_table.table.tuples[j].rows()[:, 0]
+        places = names.find(rows_table.table.vocabulary)[ranks]
         table = np.zeros((len(names) + 1, values.shape[1]))  # the last row is for unknown names
-        table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
+        table[places] = rows_table.values[rows_table.starts[j] : rows_table.starts[j + 1]]
         constants[f"names.{j}"] = table
     tuples = tuple(
-        _add_tuple(cells, k, whole, names, constants=constants) for k in range(len(cells.tuples))
+        _add_tuple(cells, k, rows_table, names, constants=constants)
+        for k in range(len(cells.tuples))
     )
     if ranker.base is not None:
         constants |= base_constants(ranker.base)
@@ -394,29 +395,29 @@ def tree_graph(ranker: TreeRanker, cells: TreeCells, classes: Array) -> TreeGrap
 
 
 def _add_tuple(
-    cells: TreeCells, k: int, whole: WholeTable, names: Vocabulary, *, constants: Constants
+    cells: TreeCells, k: int, rows_table: WholeTable, names: Vocabulary, *, constants: Constants
 ) -> NameTuple:
     """Return what finds the rows of a tuple of names, their values added to the constants."""
     site = len(cells.names) + k
-    places = names.find(whole.table.vocabulary)[whole.table.tuples[site].rows()]
+    places = names.find(rows_table.table.vocabulary)[rows_table.table.tuples[site].rows()]
     row = places[:, 0]
     searches = []
     for level, next_places in enumerate(places.T[1:]):
         keys, row = np.unique(row * len(names) + next_places, return_inverse=True)
         searches.append(Search.of(f"tuple.{k}.{level}", keys, np.arange(len(keys)), constants))
-    table = np.zeros((len(places) + 1, whole.values.shape[1]))
-    table[row] = whole.values[whole.starts[site] : whole.starts[site + 1]]
+    table = np.zeros((len(places) + 1, rows_table.values.shape[1]))
+    table[row] = rows_table.values[rows_table.starts[site] : rows_table.starts[site + 1]]
     constants[f"tuples.{k}"] = table
     columns = tuple(cells.names.index(j) for j in cells.tuples[k])
     return NameTuple(columns, tuple(searches))
 
 
-def _collect_names(cells: TreeCells, whole: WholeTable) -> Vocabulary:
+def _collect_names(cells: TreeCells, rows_table: WholeTable) -> Vocabulary:
     """Return all names that the columns of names hold."""
-    used = np.zeros(len(whole.table.vocabulary), bool)
+    is_name = np.zeros(len(rows_table.table.vocabulary), bool)
     for j in range(len(cells.names)):
-        used[whole.table.tuples[j].rows()[:, 0]] = True  # a tuple holds no others
-    return whole.table.vocabulary.keep(used)
+        is_name[rows_table.table.tuples[j].rows()[:, 0]] = True  # a tuple holds no others
+    return rows_table.table.vocabulary.keep(is_name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,11 +492,11 @@ class NumberGraph(RowGraph):
             total = total + repeat("blend", part) * answer
         return total
 
-    def _sum_leaves(self, ops: Operations, part: int, codes: Any) -> Any:
+    def _sum_leaves(self, ops: Operations, forest_number: int, codes: Any) -> Any:
         """Return the sum of the values of each row's leaves in a forest."""
-        forest = self.forests[part]
-        values = ops.constant(f"leaves.{part}")
-        leaves = walk_trees(ops, forest, f"trees.{part}", codes)
+        forest = self.forests[forest_number]
+        values = ops.constant(f"leaves.{forest_number}")
+        leaves = walk_trees(ops, forest, f"trees.{forest_number}", codes)
         return reduce(add, (values[leaves[:, tree]] for tree in range(forest.n_trees)))
 
 

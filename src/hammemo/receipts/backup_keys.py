@@ -35,11 +35,11 @@ class BackupKey:
     @classmethod
     def new(cls, days: float, model: str, database: str) -> BackupKey:
         """Return a random key that expires in some days."""
-        now = datetime.now(UTC)
-        expires = (now + timedelta(days=days)).strftime(strict.TIME_FORMAT)
+        created = datetime.now(UTC)
+        expires = (created + timedelta(days=days)).strftime(strict.TIME_FORMAT)
         return cls(
             secret=secrets.token_bytes(32),
-            made=now.strftime(strict.TIME_FORMAT),
+            made=created.strftime(strict.TIME_FORMAT),
             expires=expires,
             model=model,
             database=database,

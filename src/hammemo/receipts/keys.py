@@ -173,7 +173,7 @@ class Keys:
         strict.check_names(facts, ("format", "version", "named", "signing", "hashing"), "it")
         if facts["format"] != FORMAT or facts["version"] != VERSION:
             raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
-        if not all(isinstance(part, dict) for part in (facts["named"], backups, erased)):
+        if not all(isinstance(entry, dict) for entry in (facts["named"], backups, erased)):
             raise ValueError(
                 "its named keys, those of backups or its sizes of records are not a JSON object"
             )

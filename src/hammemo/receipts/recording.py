@@ -58,14 +58,14 @@ class Moment:
         `version` is what a log counts, where there is one.
         """
         check_is_fitted(model)
-        now = model.now()
-        state = now.state
-        number = getattr(now, "version_", 0) if version is None else version
+        present = model.now()
+        state = present.state
+        number = getattr(present, "version_", 0) if version is None else version
         return cls(
             version=number,
-            parts=part_digests(now, state),
+            parts=part_digests(present, state),
             rows=state.n_examples,
-            labels=frozenset(getattr(now, "classes_", ())),
+            labels=frozenset(getattr(present, "classes_", ())),
             refitted=state.refitted,
         )
 

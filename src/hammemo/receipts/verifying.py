@@ -75,7 +75,7 @@ class Check:
     @property
     def sentence(self) -> str:
         """The result in plain words."""
-        others = ", ".join(part for part, same in self.same.items() if not same)
+        others = ", ".join(name for name, same in self.same.items() if not same)
         rows = f"these {self.rows:,} rows" if self.rows != 1 else "this 1 row"
         return {
             Result.PROVEN: f"Proven: a model that learns only {rows} is the same to the byte.",
@@ -306,7 +306,7 @@ def _refit_nothing(fresh: Learner) -> None:
 def _compare_parts(model: Learner, other: Learner) -> dict[str, bool]:
     digests = part_digests(model, model.state)
     other_digests = part_digests(other, other.state)
-    return {part: digest == other_digests[part] for part, digest in digests.items()}
+    return {name: digest == other_digests[name] for name, digest in digests.items()}
 
 
 def _check(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check:
