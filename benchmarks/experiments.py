@@ -36,9 +36,9 @@ def hashed(
     from hammemo.paper.experiments.figures import require_matplotlib
 
     require_matplotlib()
-    settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
+    settings = opt.choose_settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
     folder = opt.ResultsFolder(out)
-    task = opt.wikitext_task(data)
+    task = opt.build_wikitext_task(data)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
     page = experiment.markdown(results)
@@ -60,9 +60,9 @@ def votes(
     """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
     import votes as experiment
 
-    settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
+    settings = opt.choose_settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
-    task = opt.wikitext_task(data)
+    task = opt.build_wikitext_task(data)
     with progress_bar("Fitting") as on_progress:
         results = experiment.run(task, settings, on_progress)
     page = experiment.markdown(results)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier
 from hammemo.cli.app import app
 from hammemo.cli.console import UsageError
-from hammemo.cli.model_options import part_of
+from hammemo.cli.model_options import parse_part
 from hammemo.kernels import Suffixes
 from hammemo.planning import plan
 from hammemo.tasks.labels.names import AUTO, KERNELS, NAMES, VOTES, Names
@@ -36,7 +36,7 @@ def test_every_name_is_known_everywhere(kind: str, name: str) -> None:
     if name == "mixture":
         given["memory"] = "exact"
     fitted = MemoryClassifier(**given).fit(X, Y)
-    made = part_of(kind, name)
+    made = parse_part(kind, name)
     if name == AUTO:
         assert made == AUTO
     else:
@@ -54,7 +54,7 @@ def test_a_wrong_name_is_refused_everywhere_with_all_names(names: Names[Any]) ->
     wrong: dict[str, Any] = {kind: "wrong"}
     everywhere: list[Callable[[], Any]] = [
         lambda: MemoryClassifier(**{kind: "wrong"}).fit(X, Y),
-        lambda: part_of(kind, "wrong"),
+        lambda: parse_part(kind, "wrong"),
         lambda: Settings.from_client({"columns": 4, kind: "wrong"}, Limits()),
     ]
     if kind != "memory":

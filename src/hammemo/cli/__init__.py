@@ -1,6 +1,7 @@
-"""The command ``hammemo``: one module for each command. Without the ``cli`` extra, one sentence says how to get it.
+"""The command ``hammemo``: one module for each command.
 
-May import all of hammemo; nothing imports it but ``python -m hammemo``.
+Without the ``cli`` extra, it says how to get it. May import all of hammemo; only
+``python -m hammemo`` and the commands of the server import it.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command-line tool; Ctrl-C ends it in silence."""
-    usual = signal.getsignal(signal.SIGINT)
-    if usual is signal.default_int_handler:  # a shell that runs it in the background has it ignored
+    """Run the command-line tool; Ctrl-C ends it without a message."""
+    handler = signal.getsignal(signal.SIGINT)
+    # A shell that runs a command in the background lets it ignore Ctrl-C: that stays.
+    if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         _run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     finally:
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, handler)
 
 
 def _interrupt(_: int, frame: Any) -> None:
-    """End at once while packages are loaded, which is before any work: compiled ones turn the interrupt into errors."""
+    """End the process at once while packages are loaded, which is before any work.
+
+    Compiled packages would turn a KeyboardInterrupt into other errors.
+    """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os._exit(_INTERRUPTED)

@@ -1,7 +1,8 @@
 """All commands of ``hammemo``; each has a module of its own beside this one.
 
-Results go to standard output, everything else (progress, notes) to standard error, and a progress bar appears only on a
-terminal. Exit codes: 0 success; 1 a claim that was to be checked does not hold, or the work failed; 2 wrong usage.
+Results go to standard output, everything else (progress, notes) to standard error, and a progress
+bar appears only on a terminal. Exit codes: 0 success; 1 a claim that was to be checked does not
+hold, or the work failed; 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ from hammemo.cli.reproduce import reproduce
 from hammemo.cli.sync import sync_table
 from hammemo.cli.verify import verify_model
 
-_FIRST, _MORE, _SERVE, _REPRODUCE = "Begin here", "More", "Serve", "Reproduce"
+_FIRST = "Begin here"
+_MORE = "More"
+_SERVE = "Serve"
+_REPRODUCE = "Reproduce"
+
+_SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tokens")
+"""Commands that the package hammemo-server adds by an entry point."""
 
 
 def _say_server_is_missing(context: typer.Context) -> NoReturn:
@@ -61,30 +68,34 @@ for _panel, _name, _function, _summary in (
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
 app.add_typer(keys, name="keys", rich_help_panel=_MORE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
-_SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tokens")
-"""What the package hammemo-server adds to the commands, by an entry point."""
-_others = entry_points(group="hammemo.commands")
-for _other in _others:
-    _other.load()(app, _SERVE)
-if not _others:
+_entry_points = entry_points(group="hammemo.commands")
+for _entry_point in _entry_points:
+    _entry_point.load()(app, _SERVE)
+if not _entry_points:
+    # Without the server, its commands say how to install it, with any options.
+    _any_options = {"allow_extra_args": True, "ignore_unknown_options": True}
     for _name in _SERVER_COMMANDS:
-        _anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command(_name, hidden=True, add_help_option=False, context_settings=_anything)(_say_server_is_missing)
+        _declare = app.command(_name, hidden=True, add_help_option=False, context_settings=_any_options)
+        _declare(_say_server_is_missing)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(__version__)
         raise typer.Exit
 
 
-@app.callback()
+_HELP = (
+    "Models you can edit like a table: rows arrive, change and go, and a refit gives the model of "
+    "the rows that are there.\n\nTo begin: hammemo fit table.csv --label COLUMN --out MODEL, then "
+    "hammemo predict MODEL table.csv"
+)
+
+
+@app.callback(help=_HELP)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Models you can edit like a table: rows arrive, change and go, and a refit gives the model of the rows that are there.
-
-    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
-    """  # noqa: E501
+    """Take the options that stand before a command."""

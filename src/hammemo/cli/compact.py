@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hammemo.cli.console import counted, print_result, progress_bar
+from hammemo.cli.console import format_count, print_result, progress_bar
 from hammemo.cli.options import AsJson, KeyFile, Model, Wait, option, read_key
 
 
@@ -20,13 +20,23 @@ def compact_folder(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write additions and removals into the segments of MODEL, a folder; then no file holds forgotten data."""
+    """Write additions and removals into the segments of MODEL, a folder.
+
+    Then no file holds forgotten data.
+    """
     from hammemo import files
 
-    with progress_bar("Compacting") as tell:
-        key, say = read_key(key_file), partial(typer.echo, err=True)
-        files.compact(model, segments=segments, key=key, wait=wait, tell=say, on_progress=tell)
+    with progress_bar("Compacting") as on_progress:
+        files.compact(
+            model,
+            segments=segments,
+            key=read_key(key_file),
+            wait=wait,
+            tell=partial(typer.echo, err=True),
+            on_progress=on_progress,
+        )
         facts = files.inspect(model)
     names = ("segments", "segment_bytes", "segment_rows", "segment_entries", "checksum")
-    told = f"{counted(facts['segments'], 'segment')} of {facts['segment_bytes']:,} bytes in {model}"
-    print_result({name: facts[name] for name in names}, told, as_json=as_json)
+    n_segments = format_count(facts["segments"], "segment")
+    sentence = f"{n_segments} of {facts['segment_bytes']:,} bytes in {model}"
+    print_result({name: facts[name] for name in names}, sentence, as_json=as_json)

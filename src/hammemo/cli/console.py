@@ -1,11 +1,10 @@
-"""What all commands share: progress bars, tables, errors in one line, checks of where results go.
+"""What all commands share: results, errors in one line, checks of where results go.
 
-From parameters to options: the one place where what the library says becomes what the command line says.
-
-The library names its parameters as Python does: ``use missing='empty'``, ``n_labels= says what is known``. Here
-``missing='empty'`` becomes ``--missing 'empty'``, and ``n_labels=`` becomes ``--n-labels``. A parameter stands between
-blanks and has no value or a literal one, so that paths of partitioned data (``label=3/part.csv``) and parameters in a
-call (``Hashed(buckets=8)``) stay as they are.
+The library names its parameters as Python does: ``use missing='empty'``, ``n_labels= says what is
+known``. `as_options` turns such messages into those of the command line: ``missing='empty'``
+becomes ``--missing 'empty'``, and ``n_labels=`` becomes ``--n-labels``. A parameter stands between
+blanks and has no value or a literal one, so that paths of partitioned data (``label=3/part.csv``)
+and parameters in a call (``Hashed(buckets=8)``) stay as they are.
 """
 
 from __future__ import annotations
@@ -44,9 +43,11 @@ OPTIONS: Final = {"key": "--key-file", "random_state": "--seed", "classes": "--c
 """From a parameter of the library to the option that sets it."""
 
 _FLAGS: Final = {("header", "False"): "--no-header", ("refit", "True"): "--refit"}
+"""From a parameter and its value to the flag that sets it."""
 
 _SYMBOLS: Final = ("h", "d")
-"""Symbols of the paper: with a number they are read as mathematics (``more than h=9 tokens``) and stay."""
+"""Symbols of the paper: with a number they are read as mathematics (``more than h=9 tokens``) and
+stay."""
 
 _LITERAL = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|True|False|…|\.\.\."""
 _CALL = r"\w+\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
@@ -69,11 +70,12 @@ def as_options(message: str) -> str:
     >>> as_options("It is not in the file: pass it as load(path, key=...).")
     'It is not in the file: pass it as --key-file.'
     """
-    return _MENTION.sub(_as_option, message)
+    return _MENTION.sub(_replace_mention, message)
 
 
-def _as_option(mention: re.Match[str]) -> str:
-    name, value = mention["name"] or mention["hinted"], mention["value"]
+def _replace_mention(mention: re.Match[str]) -> str:
+    name = mention["name"] or mention["hinted"]
+    value = mention["value"]
     if (name, value) in _FLAGS:
         return _FLAGS[name, value]
     if name not in OPTIONS or (name in _SYMBOLS and value is not None):
@@ -114,59 +116,80 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (BrokenPipeError, typer.Exit):
-        raise  # the reader has closed the pipe, or all is said: the command ends in silence
-    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
-        print_error(_one_line(error))
-        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+        raise  # the reader has closed the pipe, or everything is said: the command ends silently
+    except (
+        ValueError,
+        TypeError,
+        OSError,
+        RuntimeError,
+        ModuleNotFoundError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        print_error(_format_error(error))
+        exit_code = 1
+        if isinstance(error, UsageError):
+            exit_code = 2
+        raise typer.Exit(exit_code) from error
 
 
-def _one_line(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
+    """Return the message of an error in one line."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
-        return f"There is not enough memory ({str(error).rstrip('.') or 'no more was given'}): make the model smaller."
+        reason = str(error).rstrip(".") or "no more was given"
+        return f"There is not enough memory ({reason}): make the model smaller."
     return as_options(" ".join(str(error).split()))
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Return a number of things, in the singular where there is one.
 
     Examples
     --------
-    >>> from hammemo.cli.console import counted
-    >>> counted(1, "example"), counted(2000, "example")
+    >>> from hammemo.cli.console import format_count
+    >>> format_count(1, "example"), format_count(2000, "example")
     ('1 example', '2,000 examples')
     """
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    if number != 1:
+        what = f"{what}s"
+    return f"{number:,} {what}"
 
 
-def shown_facts(facts: Mapping[str, Any]) -> str:
-    """Return in words how many examples a model holds and, where it predicts labels, of how many labels."""
-    of_labels = f" of {counted(facts['labels'], 'label')}" if "labels" in facts else ""
-    return f"{counted(facts['examples'], 'example')}{of_labels}"
+def describe_examples(facts: Mapping[str, Any]) -> str:
+    """Return in words how many examples a model holds and, if it predicts labels, how many."""
+    examples = format_count(facts["examples"], "example")
+    if "labels" not in facts:
+        return examples
+    return f"{examples} of {format_count(facts['labels'], 'label')}"
 
 
 def check_writable(out: Path, option: str = "--out") -> None:
-    """Refuse a file that cannot be written before any work is done; one that is there is not touched."""
-    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+    """Refuse a file that cannot be written, before any work is done; an existing file is kept."""
+    written = out.parent
+    if out.exists():
+        written = out
+    if out.is_dir() or not os.access(written, os.W_OK):
         raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
 def _refuse_served(path: Path) -> None:
-    """Refuse to change what a server keeps: the snapshot without its log is another model."""
+    """Refuse to change the model of a server: its snapshot without its log is another model."""
     place = os.path.realpath(path)
     for folder in (place, os.path.dirname(place)):
         if os.path.exists(os.path.join(folder, "log.sqlite")):
             raise ValueError(
-                f"{path} belongs to a model that hammemo serve keeps, with a log of its edits: send edits to the "
-                f"server, `hammemo send URL {os.path.basename(folder)} FILE`."
+                f"{path} belongs to a model that hammemo serve keeps, with a log of its edits: "
+                f"send edits to the server, `hammemo send URL {os.path.basename(folder)} FILE`."
             )
 
 
 def check_model_writable(out: Path, *, segments: bool = False) -> None:
     """Refuse a model that cannot be written, on object storage too, before any work is done.
 
-    With `segments` it is a folder, which need not exist; a folder that holds a model is one to be written, too.
+    With `segments` it is a folder, which need not exist; a folder that holds a model is one to be
+    written, too.
     """
     from hammemo.files.folders import HEAD
     from hammemo.files.locks import refuse_object_storage
@@ -175,8 +198,10 @@ def check_model_writable(out: Path, *, segments: bool = False) -> None:
     _refuse_served(out)
     if segments and out.is_file():
         raise ValueError(f"--out {out} is a file: with --segments, name a folder, which need not exist.")
-    is_folder = out.is_dir() and (segments or (out / HEAD).exists())
-    check_writable(out / HEAD if is_folder else out)
+    if out.is_dir() and (segments or (out / HEAD).exists()):
+        check_writable(out / HEAD)
+    else:
+        check_writable(out)
 
 
 def print_json(value: Any) -> None:
@@ -185,23 +210,28 @@ def print_json(value: Any) -> None:
 
 
 def print_result(value: Any, *shown: Any, as_json: bool) -> None:
-    """Print a value as JSON, or what shows it: sentences, each on a line, and tables; nothing for None and ""."""
+    """Print a value as JSON, or the sentences and tables that show it.
+
+    Each sentence is on a line; nothing is printed for None and "".
+    """
     if as_json:
         print_json(value)
         return
-    for one in shown:
-        if isinstance(one, str):
-            typer.echo(one, nl=bool(one))
-        elif one is not None:
-            console().print(one)
+    for output in shown:
+        if isinstance(output, str):
+            typer.echo(output, nl=bool(output))
+        elif output is not None:
+            console().print(output)
 
 
 def console() -> Console:
     """Return a console for results: as wide as the terminal, or wide enough for a file."""
-    return Console(width=None if sys.stdout.isatty() else 160)
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=160)
 
 
 def say_where_from(files: list[str]) -> None:
-    """Tell someone at a terminal that the command waits for what is typed."""
+    """Say to a user at a terminal that the command waits for input."""
     if "-" in files and sys.stdin.isatty():
         typer.echo("Reading from the terminal; end with Ctrl-D.", err=True)

@@ -1,4 +1,4 @@
-"""``hammemo demo``: a model follows a table, a person is deleted from both, and that is proven; in one minute."""
+"""``hammemo demo``: in one minute, delete a person from a table and its model, and prove it."""
 
 from __future__ import annotations
 
@@ -24,29 +24,31 @@ def run_demo(
     context: typer.Context,
     folder: Annotated[Path | None, argument("FOLDER", "Write the files here.", "a new temporary folder")] = None,
 ) -> None:
-    """Follow a made-up table in SQLite, delete a person there, and prove that the model never saw that person.
+    """Follow a table in SQLite, delete a person there, and prove that the model never saw them.
 
-    It prints each command that it runs and what comes out. It needs the extra erase, and no database server. With the
-    extra plot it draws a picture, too. The files stay, so that you can work on with them.
+    It prints each command that it runs and what comes out. It needs the extra erase, and no
+    database server. With the extra plot it draws a picture, too. The files stay, so that you can
+    work on with them.
     """
     from hammemo.receipts.keys import require_ed25519
 
     require_ed25519()
-    place = Path(tempfile.mkdtemp(prefix="hammemo-demo-")) if folder is None else folder
-    place.mkdir(parents=True, exist_ok=True)
-    if any(place.iterdir()):
-        raise ValueError(f"{place} is not empty: name a new folder.")
-    with chdir(place), closing(sqlite3.connect("shop.db")) as database:
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="hammemo-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: name a new folder.")
+    with chdir(folder), closing(sqlite3.connect("shop.db")) as database:
         _follow_and_delete(context.find_root().command, database)
         _draw()
-    typer.echo(f"\nThe table, the model and the receipt are in {place}")
+    typer.echo(f"\nThe table, the model and the receipt are in {folder}")
 
 
 def _follow_and_delete(hammemo: Any, database: sqlite3.Connection) -> None:
     """Run all commands, in the current folder."""
     _say(f"A shop has a table of {_CUSTOMERS} customers. Export it once, and fit a model: who stays?")
     _sql(database, "create table customers (id integer primary key, plan, calls, months, stays)")
-    _sql(database, "insert into customers values (?, ?, ?, ?, ?)", _customers(_CUSTOMERS))
+    _sql(database, "insert into customers values (?, ?, ?, ?, ?)", _draw_customers(_CUSTOMERS))
     _export(database, "customers.csv")
     _run(hammemo, "hammemo fit customers.csv --label stays --out stays.model")
     _say("The table changes. sync forgets the rows that are gone and learns the new ones.")
@@ -58,17 +60,23 @@ def _follow_and_delete(hammemo: Any, database: sqlite3.Connection) -> None:
     _run(hammemo, f"{_SYNC} --receipt receipts --keys keys --request customer-17")
     _say("An auditor fits a new model to the table as it is now, and compares the two.")
     _export(database, "remaining.csv")
-    _run(hammemo, "hammemo verify stays.model --rows remaining.csv --receipt receipts --public-key operator.pub")
+    _run(
+        hammemo,
+        "hammemo verify stays.model --rows remaining.csv --receipt receipts --public-key operator.pub",
+    )
 
 
-def _customers(number: int) -> list[tuple[Any, ...]]:
-    """Return made-up customers: those with few calls and long contracts stay, others less often."""
-    draw = random.Random(7)
+def _draw_customers(number: int) -> list[tuple[Any, ...]]:
+    """Draw customers: those with few calls and long contracts stay, others less often."""
+    generator = random.Random(7)
     rows: list[tuple[Any, ...]] = []
     for customer in range(1, number + 1):
-        plan, calls, months = draw.choice(("basic", "plus", "family")), draw.randrange(30), draw.randrange(1, 60)
-        score = months / 20 - calls / 8 + (plan == "family") + draw.gauss(0, 0.7)
-        rows.append((customer, plan, calls, months, "yes" if score > 0 else "no"))
+        plan = generator.choice(("basic", "plus", "family"))
+        calls = generator.randrange(30)
+        months = generator.randrange(1, 60)
+        score = months / 20 - calls / 8 + (plan == "family") + generator.gauss(0, 0.7)
+        stays = "yes" if score > 0 else "no"
+        rows.append((customer, plan, calls, months, stays))
     return rows
 
 
@@ -77,7 +85,11 @@ def _say(text: str) -> None:
 
 
 def _sql(database: sqlite3.Connection, statement: str, rows: list[tuple[Any, ...]] | None = None) -> None:
-    typer.echo(f"sqlite> {statement}" + (f"  -- {len(rows)} made-up rows" if rows else ""))
+    """Print a statement and run it, for each row if there are some."""
+    comment = ""
+    if rows is not None:
+        comment = f"  -- {len(rows)} made-up rows"
+    typer.echo(f"sqlite> {statement}{comment}")
     with database:
         if rows is None:
             database.execute(statement)
@@ -89,8 +101,9 @@ def _export(database: sqlite3.Connection, name: str) -> None:
     """Write what the query returns as CSV."""
     typer.echo(f'$ sqlite3 -csv -header shop.db "{_QUERY}" > {name}')
     with open(name, "w", newline="", encoding="utf-8") as file:
-        found = database.execute(_QUERY)
-        csv.writer(file).writerows([[column[0] for column in found.description], *found])
+        cursor = database.execute(_QUERY)
+        header = [column[0] for column in cursor.description]
+        csv.writer(file).writerows([header, *cursor])
 
 
 def _run(hammemo: Any, line: str) -> None:
@@ -99,10 +112,12 @@ def _run(hammemo: Any, line: str) -> None:
     command, _, out = line.partition(" > ")
     with ExitStack() as stack:
         if out:
-            stack.enter_context(redirect_stdout(stack.enter_context(open(out, "w", encoding="utf-8"))))
-        failed = hammemo.main(shlex.split(command)[1:], prog_name="hammemo", standalone_mode=False)
-    if failed:
-        raise typer.Exit(failed)
+            file = stack.enter_context(open(out, "w", encoding="utf-8"))
+            stack.enter_context(redirect_stdout(file))
+        arguments = shlex.split(command)[1:]
+        exit_code = hammemo.main(arguments, prog_name="hammemo", standalone_mode=False)
+    if exit_code:
+        raise typer.Exit(exit_code)
 
 
 def _draw() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli.console import UsageError, counted, print_result, say_where_from, shown_facts
+from hammemo.cli.console import UsageError, describe_examples, format_count, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import ModelChange, Refit, argument, option
 from hammemo.cli.receipts import Note, ReceiptFiles, ReceiptOptions
@@ -57,9 +57,9 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
     from hammemo.cli.refit import check_can_refit, refit
 
     files = edit.files or [STANDARD_INPUT]
-    with edit.opened() as opened:
+    with edit.open() as opened:
         learner: Any = opened.learner(edit.model)
-        reading = Reading(given.changed(opened.rows_schema, edit.label), files, given.file_format)
+        reading = Reading(given.apply_to(opened.rows_schema, edit.label), files, given.file_format)
         if only and not getattr(reading.schema, "is_log", False):
             raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
         by_id = bool(only) and not edit.files
@@ -91,7 +91,7 @@ def _change(edit: FileEdit, given: InputOptions, verb: str, evidence: ReceiptFil
     stale = {"stale": learner.state.stale} if verb == "forgotten" else {}
     what: dict[str, Any] = {verb: changed, **opened.held_facts, **refitted, **stale}
     facts = {**what, "out": str(edit.target), **evidence.facts}
-    did = f"{counted(changed, 'example')} {verb}; the model holds {shown_facts(facts)}."
+    did = f"{format_count(changed, 'example')} {verb}; the model holds {describe_examples(facts)}."
     told = " ".join(filter(None, (did, said, f"Written to {edit.target}")))
-    left = opened.left_to_do(edit.target) if verb == "forgotten" else ""
+    left = opened.describe_pending_refit(edit.target) if verb == "forgotten" else ""
     print_result(facts, told, left, evidence.sentence, as_json=edit.as_json)

@@ -1,4 +1,4 @@
-"""``hammemo evaluate``: how good a model of these files would be on what it has not learnt."""
+"""``hammemo evaluate``: how good a model of these files would be on data it has not learned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Column, Table
 
-from hammemo.cli.console import UsageError, check_writable, console, counted, print_json, progress_bar, say_where_from
+from hammemo.cli.console import (
+    UsageError,
+    check_writable,
+    console,
+    format_count,
+    print_json,
+    progress_bar,
+    say_where_from,
+)
 from hammemo.cli.input_options import NewInputOptions, SequenceOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
@@ -21,8 +29,8 @@ if TYPE_CHECKING:
     from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
-_FOLDS: Final = 5
-_LAST: Final = 0.2
+_DEFAULT_FOLDS: Final = 5
+_DEFAULT_SHARE: Final = 0.2
 """The share that is held out if only --time is given."""
 
 
@@ -69,141 +77,188 @@ class MeasuringOptions:
 def evaluate_files(
     files: Annotated[list[str], argument("FILE", "All the data, as for fit; - for standard input.")],
     *,
-    measured: MeasuringOptions,
-    given: NewInputOptions,
+    measuring: MeasuringOptions,
+    reading: NewInputOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     as_json: AsJson = False,
 ) -> None:
     """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 
-    The options are those of fit. Rows of a table are split by label (stratified); documents and cases stay whole. All
-    examples are held in memory. With --target: RMSE, MAE, R², pinball loss and coverage of intervals, compared with the
-    mean.
+    The options are those of fit. Rows of a table are split by label (stratified); documents and
+    cases stay whole. All examples are held in memory. With --target: RMSE, MAE, R², pinball loss
+    and coverage of intervals, compared with the mean.
     """
     from hammemo.sources.reading_notes import name_columns_in_warnings
     from hammemo.sources.schemas import TableSchema
 
     if parameters.layout is not None:
         raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
-    schema, classes = sequences.refined(given.schema())
-    measured.check(schema)
-    model, _ = parameters.learners(schema)
+    schema, classes = sequences.refine(reading.schema())
+    measuring.check(schema)
+    model, _ = parameters.build_learners(schema)
     say_where_from(files)
     material: Material
     columns = None
     if isinstance(schema, TableSchema):
-        material, columns = _rows(model, schema, files, given.file_format)
+        material, columns = _read_rows(model, schema, files, reading.file_format)
     else:
-        material = _documents(schema, files, given.file_format, classes)
-    split = _split(material, measured.folds, measured.holdout, parameters.seed)
+        material = _read_documents(schema, files, reading.file_format, classes)
+    split = _split(material, measuring.folds, measuring.holdout, parameters.seed)
     from hammemo.evaluation.measures import evaluate, evaluate_numbers
 
     is_target = getattr(material, "is_target", False)
     measure: Any = evaluate_numbers if is_target else evaluate
-    with progress_bar("Evaluating") as tell, name_columns_in_warnings(columns):
-        found = measure(model, material, split, tell, measured.peers(model, is_target))
-    if measured.plot is not None:
-        found.plot().savefig(measured.plot, dpi=150)
+    peers = measuring.peers(model, is_target)
+    with progress_bar("Evaluating") as on_progress, name_columns_in_warnings(columns):
+        evaluation = measure(model, material, split, on_progress=on_progress, peers=peers)
+    if measuring.plot is not None:
+        evaluation.plot().savefig(measuring.plot, dpi=150)
     if as_json:
-        print_json(found.to_dict())
+        print_json(evaluation.to_dict())
         return
-    _print(found)
-    if measured.plot is not None:
-        typer.echo(f"Drawn in {measured.plot}")
+    _print(evaluation)
+    if measuring.plot is not None:
+        typer.echo(f"Drawn in {measuring.plot}")
 
 
-def _rows(
+def _read_rows(
     model: Learner, schema: TableSchema, files: list[str], file_format: str | None
 ) -> tuple[TableMaterial, tuple[str, ...] | None]:
-    """Return all rows of tables and the names of their columns, and tell the model which columns are numbers."""
+    """Return all rows of tables and the names of their columns.
+
+    The parameter `numeric` of the model is set to the columns that are numbers.
+    """
     from hammemo.evaluation.splits import TableMaterial
     from hammemo.sources.kinds import ordered_columns
     from hammemo.tokens.contexts import joined
 
     set_table_parameters(model, schema)
-    parts: list[tuple[Any, Any]] = []
+    contexts: list[Any] = []
+    labels: list[Any] = []
     moments: list[Any] = []
-    found = 0
+    n_rows = 0
     columns = None
-    with progress_bar("Reading") as tell:
+    with progress_bar("Reading") as on_progress:
         for batch in schema.examples(files, file_format):
-            parts.append((batch.X, batch.y))
+            contexts.append(batch.X)
+            labels.append(batch.y)
             columns = batch.columns
             model.set_params(numeric=ordered_columns(batch.kinds))
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
-            found += len(batch.y)
-            tell(found, None)
-    if not found:
+            n_rows += len(batch.y)
+            on_progress(n_rows, None)
+    if not n_rows:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
-    X, y = joined([X for X, _ in parts]), joined([y for _, y in parts])
-    material = TableMaterial(X, y, None if schema.time is None else moments, is_target=schema.is_target)
+    material = TableMaterial(
+        joined(contexts),
+        joined(labels),
+        None if schema.time is None else moments,
+        is_target=schema.is_target,
+    )
     return material, columns
 
 
-def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> DocumentMaterial:
-    """Return all documents of files."""
+def _read_documents(
+    schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any
+) -> DocumentMaterial:
+    """Return all documents of files that are long enough to learn or to predict a token."""
     from hammemo.evaluation.splits import DocumentMaterial
     from hammemo.tokens.contexts import windows
     from hammemo.tokens.labels import most_frequent_labels
 
-    held: list[tuple[Any, Any]] = []
-    with progress_bar("Reading") as tell:
+    too_short = schema.h
+    if schema.short == "pad":
+        too_short = 0
+    documents: list[Any] = []
+    moments: list[Any] = []
+    with progress_bar("Reading") as on_progress:
         for _, tokens, moment in schema.timed_documents(files, file_format):
-            if len(tokens) > (0 if schema.short == "pad" else schema.h):  # others have nothing to learn or to ask
-                held.append((tokens, moment))
-            tell(len(held), None)
-    if not held:
+            if len(tokens) > too_short:
+                documents.append(tokens)
+                moments.append(moment)
+            on_progress(len(documents), None)
+    if not documents:
         raise ValueError(f"There is nothing to evaluate: no document has more than h={schema.h} tokens.")
-    documents = [tokens for tokens, _ in held]
     if isinstance(classes, int):
         short: Any = schema.short
-        classes = most_frequent_labels(windows(documents, schema.h, short=short)[1], classes)
-    moments = None if schema.time is None else [moment for _, moment in held]
-    unit = "cases" if schema.is_log else "documents"
-    return DocumentMaterial(documents, schema.h, schema.short, classes, moments, unit)
+        _, next_tokens = windows(documents, schema.h, short=short)
+        classes = most_frequent_labels(next_tokens, classes)
+    return DocumentMaterial(
+        documents,
+        schema.h,
+        schema.short,
+        classes,
+        moments=None if schema.time is None else moments,
+        unit="cases" if schema.is_log else "documents",
+    )
 
 
-def _split(material: Material, number: int | None, share: float | None, seed: int) -> Split:
-    """Return what the options mean; --time alone means the last fifth."""
+def _split(material: Material, n_folds: int | None, share: float | None, seed: int) -> Split:
+    """Split as the options say; --time alone holds out the last fifth."""
     from hammemo.evaluation import splits
 
-    if number is None and (share is not None or material.moments is not None):
-        if material.moments is not None:
-            return splits.last_in_time(material, _LAST if share is None else share)
-        return splits.holdout(material, _LAST if share is None else share, seed)
-    return splits.folds(material, _FOLDS if number is None else number, seed)
+    if n_folds is not None:
+        return splits.folds(material, n_folds, seed)
+    if material.moments is not None:
+        return splits.last_in_time(material, _DEFAULT_SHARE if share is None else share)
+    if share is not None:
+        return splits.holdout(material, share, seed)
+    return splits.folds(material, _DEFAULT_FOLDS, seed)
 
 
-def _print(found: Evaluation | NumberEvaluation) -> None:
-    n_labels, n_not_learnt = getattr(found, "n_labels", None), getattr(found, "n_not_learnt", 0)
-    labels = "" if n_labels is None else f"{counted(n_labels, 'label')}; "
+def _print(evaluation: Evaluation | NumberEvaluation) -> None:
+    n_labels = getattr(evaluation, "n_labels", None)
+    labels = ""
+    if n_labels is not None:
+        labels = f"{format_count(n_labels, 'label')}; "
     typer.echo(
-        f"{counted(found.n_asked, 'answer')}, {found.split}; {labels}"
-        f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s per fit."
+        f"{format_count(evaluation.n_asked, 'answer')}, {evaluation.split}; {labels}"
+        f"{evaluation.n_learnt:,.0f} examples learnt in {evaluation.fit_seconds:.1f} s per fit."
     )
-    shown = {name: _cells(measures) for name, measures in found.measures.items()}
-    table = Table("", *(Column(title, justify="right") for title in next(iter(shown.values()))))
-    for name, cells in shown.items():
+    figures = {name: _format_measures(measures) for name, measures in evaluation.measures.items()}
+    titles = next(iter(figures.values()))
+    table = Table("", *(Column(title, justify="right") for title in titles))
+    for name, cells in figures.items():
         table.add_row(name, *cells.values())
     console().print(table)
+    n_not_learnt = getattr(evaluation, "n_not_learnt", 0)
     if n_not_learnt:
         typer.echo(
-            f"{counted(n_not_learnt, 'answer')} could not be right, because the label was not learnt: counted as "
-            "wrong, and left out of the log-loss."
+            f"{format_count(n_not_learnt, 'answer')} could not be right, because the label was not "
+            "learnt: counted as wrong, and left out of the log-loss."
         )
 
 
-def _cells(measures: Any) -> dict[str, str]:
+def _format_measures(measures: Any) -> dict[str, str]:
     """Return the figures of one learner by their titles."""
     if not hasattr(measures, "accuracy"):
-        titles = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pinball": "pinball", "coverage": "in 80 % interval"}
-        found = {title: getattr(measures, name) for name, title in titles.items()}
-        return {title: "none" if number is None else f"{number:.4g}" for title, number in found.items()}
-    spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
-    titles = {"top_5": "top-5", "roc_auc": "ROC AUC", "top_20": "top-20", "reciprocal_rank_20": "MRR@20"}
-    cells = {title: getattr(measures, name) for name, title in titles.items() if getattr(measures, name) is not None}
-    cells |= {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
-    texts = {title: "none" if number is None else f"{number:.4f}" for title, number in cells.items()}
-    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **texts}
+        return {
+            "RMSE": _format(measures.rmse, ".4g"),
+            "MAE": _format(measures.mae, ".4g"),
+            "R²": _format(measures.r2, ".4g"),
+            "pinball": _format(measures.pinball, ".4g"),
+            "in 80 % interval": _format(measures.coverage, ".4g"),
+        }
+    accuracy = _format(measures.accuracy, ".4f")
+    if measures.accuracy_sd is not None:
+        accuracy = f"{accuracy} ± {measures.accuracy_sd:.4f}"
+    optional = {
+        "top-5": measures.top_5,
+        "ROC AUC": measures.roc_auc,
+        "top-20": measures.top_20,
+        "MRR@20": measures.reciprocal_rank_20,
+    }
+    return {
+        "accuracy": accuracy,
+        **{title: _format(value, ".4f") for title, value in optional.items() if value is not None},
+        "log-loss": _format(measures.log_loss, ".4f"),
+        "calibration error": _format(measures.calibration_error, ".4f"),
+    }
+
+
+def _format(number: float | None, spec: str) -> str:
+    if number is None:
+        return "none"
+    return format(number, spec)

@@ -1,4 +1,4 @@
-"""What the commands of ``hammemo reproduce`` share: their options, their data and where results go."""
+"""What the commands of ``hammemo reproduce`` share: options, data, and where results go."""
 
 from __future__ import annotations
 
@@ -32,35 +32,49 @@ SEED: Final = 20270
 ALL_CORES: Final = os.cpu_count() or 1
 
 
-def results_folder(holds: str) -> Any:
+def results_folder(contents: str) -> Any:
     """Return the option of the folder that an experiment writes its results to."""
-    return typer.Option(metavar="FOLDER", help=f"Folder for {holds}.")
+    return typer.Option(metavar="FOLDER", help=f"Folder for {contents}.")
 
 
-def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick: bool) -> Any:
-    """Return an experiment's settings: those of a first look, or those with this number of draws."""
-    if quick and number is not None:
-        raise UsageError(f"{name} {number} does not go with --quick, which sets another number: leave out one of them.")
+def choose_settings(settings: type[Any], seed: int, name: str, n_draws: int | None, *, quick: bool) -> Any:
+    """Return an experiment's settings: those of a first look, or with a number of draws.
+
+    `name` is the option that sets the number.
+    """
+    if quick and n_draws is not None:
+        raise UsageError(
+            f"{name} {n_draws} does not go with --quick, which sets another number: leave out one of them."
+        )
     if quick:
-        return kind.quick(seed)
-    return kind(seed) if number is None else kind(seed, number)
+        return settings.quick(seed)
+    if n_draws is None:
+        return settings(seed)
+    return settings(seed, n_draws)
 
 
-def say_expected(expected: float, jobs: int = 1) -> None:
-    """Say on standard error how long an experiment will take here."""
+def say_expected(seconds: float, jobs: int = 1) -> None:
+    """Say on standard error how long an experiment will take on this machine."""
     from hammemo.paper.experiments.expected import format_duration
 
-    how = "" if jobs == 1 else f" with {jobs} processes"
+    with_jobs = ""
+    if jobs != 1:
+        with_jobs = f" with {jobs} processes"
     Console(stderr=True).print(
-        f"This takes {format_duration(expected)} here{how}, if no other program needs the cores."
+        f"This takes {format_duration(seconds)} here{with_jobs}, if no other program needs the cores."
     )
 
 
-def say_measured(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
-    """Say how long a command will take here, from what it took once; `share` is how much of its draws is made."""
+def say_expected_by_probe(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
+    """Say how long a command will take on this machine, from what it took on another.
+
+    `share` is how many of its draws are made.
+    """
     from hammemo.paper.experiments.expected import by_probe
 
-    say_expected(by_probe(f"{name}, quick" if quick else name, share, jobs), jobs)
+    if quick:
+        name = f"{name}, quick"
+    say_expected(by_probe(name, share, jobs), jobs)
 
 
 @dataclass
@@ -81,17 +95,21 @@ class ResultsFolder:
                 f"--out {self.out} is not a folder to write to ({error.strerror}): name another one."
             ) from error
 
-    def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
-        """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
+    def write(self, results: dict[str, Any], tables: Sequence[str], *others: str, pages: dict[str, str]) -> None:
+        """Write results, some of them as tables in CSV, and pages by their names.
+
+        Then say what was written; `others` are files that were written before.
+        """
         from hammemo.paper.experiments.measuring import write_records
 
         if self.out is None:
             return
-        named = {name: results[name] for name in tables}
-        write_records(self.out, results, named, seconds=time.perf_counter() - self.started)
+        results_by_table = {name: results[name] for name in tables}
+        seconds = time.perf_counter() - self.started
+        write_records(self.out, results, results_by_table, seconds=seconds)
         for name, text in pages.items():
             (self.out / name).write_text(text, encoding="utf-8")
-        files = [*pages, "results.json", "results.csv", "manifest.json", *written]
+        files = [*pages, "results.json", "results.csv", "manifest.json", *others]
         Console(stderr=True).print(f"Written to {self.out}: {', '.join(files)}")
 
 
@@ -104,9 +122,11 @@ def data_option() -> Iterator[None]:
         raise UsageError(f"--data: {error}") from error
 
 
-def wikitext_task(data: Path | None) -> Task:
-    """Return the paper's task, from a folder or from the hub."""
+def build_wikitext_task(data: Path | None) -> Task:
+    """Build the paper's task, from a folder or from the hub."""
     from hammemo.paper.experiments import wikitext as experiment
 
     with data_option():
-        return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
+        if data is None:
+            return experiment.build_task(experiment.read_hub())
+        return experiment.build_task(experiment.read_folder(data))

@@ -45,73 +45,98 @@ def explain_contexts(
     words: Annotated[list[str] | None, argument("TOKENS", _WORDS, "the rows or documents of --file")] = None,
     file: Annotated[str, option("FILE", "Rows or documents to explain.", "standard input")] = "-",
     *,
-    shown: ExplainOptions,
-    given: InputOptions,
+    showing: ExplainOptions,
+    reading: InputOptions,
     key_file: KeyFile = None,
     as_json: Annotated[bool, flag("--json", "Print one JSON object per context, one per line.")] = False,
 ) -> None:
-    """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
+    """Show how much each token of a context adds to each label's score.
+
+    It also shows whether the answer is proven.
+    """
     from hammemo.cli.models import open_model, say_what_is_left
 
-    shown.check()
+    showing.check()
     opened = open_model(model, read_key(key_file))
     say_what_is_left(opened, model)
-    opened.schema = given.changed(opened.schema)
-    contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
-    done = 0
-    for done, context in enumerate(islice(contexts, shown.first), 1):
-        explanation = _explained(opened, context, shown.k)
+    opened.schema = reading.apply_to(opened.schema)
+    if words:
+        contexts = iter([_parse_words(opened, words)])
+    else:
+        contexts = _read_contexts(opened, file, reading.file_format)
+    n_explained = 0
+    for context in islice(contexts, showing.first):
+        explanation = _explain(opened, context, showing.k)
         if as_json:
             typer.echo(json.dumps(explanation.to_dict()))
         else:
             console().print(explanation)
-        if shown.plot is not None and done == 1:
-            explanation.plot().figure.savefig(shown.plot, dpi=150)
-    if not done:
+        if showing.plot is not None and n_explained == 0:
+            explanation.plot().figure.savefig(showing.plot, dpi=150)
+        n_explained += 1
+    if n_explained == 0:
         raise ValueError("There is nothing to explain: the input has no row or document.")
     if next(contexts, None) is not None:
-        typer.echo(f"Explained the first {shown.first} only, and there are more: --first N explains N.", err=True)
+        typer.echo(
+            f"Explained the first {showing.first} only, and there are more: --first N explains N.",
+            err=True,
+        )
 
 
-def _explained(opened: OpenModel, context: list[Any], k: int) -> Any:
+def _explain(opened: OpenModel, context: list[Any], k: int) -> Any:
     names = getattr(opened.schema, "columns", None)
-    if hasattr(opened.model, "predict_interval"):
-        found = opened.model.explain(context)
-        return found if names is None else replace(found, names=names)
-    return replace(opened.model.explain(context, k), names=names)
+    if not hasattr(opened.model, "predict_interval"):
+        return replace(opened.model.explain(context, k), names=names)
+    explanation = opened.model.explain(context)
+    if names is None:
+        return explanation
+    return replace(explanation, names=names)
 
 
-def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
+def _read_contexts(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
     say_where_from([file])
     for queries in opened.schema.queries([file], opened.h, file_format):
         yield from queries.X.tolist()
 
 
-def _typed(opened: OpenModel, words: list[str]) -> list[Any]:
+def _parse_words(opened: OpenModel, words: list[str]) -> list[Any]:
+    """Return the context that a user has written on the command line."""
     context: list[Any] = opened.schema.context(words, opened.h)[0].tolist()
-    return context if opened.notes or not hasattr(opened.model, "label_dtype_") else as_known(context, opened.model)
+    if opened.notes or not hasattr(opened.model, "label_dtype_"):
+        return context
+    return choose_token_types(context, opened.model)
 
 
-def as_known(texts: list[str], model: Any) -> list[int | str]:
-    """Return the tokens of a model that came from Python, without notes of what it learnt: numbers or strings.
+def choose_token_types(texts: list[str], model: Any) -> list[int | str]:
+    """Return texts as tokens of a model that came from Python: as numbers or as strings.
 
-    What looks like a whole number may be either. Where the model knows that one of the two was never seen, it is the
-    other; where it cannot tell, the labels decide, which are tokens too in a model of a stream.
+    Such a model has no notes of what it learned, and what looks like a whole number may be either.
+    If the model has seen only one of the two, it is that one. Otherwise the labels decide: in a
+    model of a stream they are tokens, too.
     """
-    numbers = [_number_or_text(text) for text in texts]
+    numbers = [_parse_number(text) for text in texts]
     if numbers == texts:
         return numbers
-    seen = zip(model.explain(numbers, 1).seen, model.explain(texts, 1).seen, strict=True)
-    whole_labels = model.label_dtype_.kind in "iub"
-    is_number = [
-        text_seen is False if (number_seen is False) != (text_seen is False) else whole_labels
-        for number_seen, text_seen in seen
-    ]
-    return [number if chosen else text for number, text, chosen in zip(numbers, texts, is_number, strict=True)]
+    has_number_labels = model.label_dtype_.kind in "iub"
+    seen_numbers = model.explain(numbers, 1).seen
+    seen_texts = model.explain(texts, 1).seen
+    tokens = []
+    for i, (number, text) in enumerate(zip(numbers, texts, strict=True)):
+        # `seen` is None where the model cannot tell.
+        number_is_unseen = seen_numbers[i] is False
+        text_is_unseen = seen_texts[i] is False
+        is_number = has_number_labels
+        if number_is_unseen != text_is_unseen:
+            is_number = text_is_unseen
+        tokens.append(number if is_number else text)
+    return tokens
 
 
-def _number_or_text(text: Any) -> Any:
+def _parse_number(text: Any) -> Any:
+    """Return the whole number that a text is, or the value as it is."""
+    if not isinstance(text, str):
+        return text
     try:
-        return int(text) if isinstance(text, str) else text
+        return int(text)
     except ValueError:
         return text

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from hammemo.cli.console import UsageError, check_model_writable, check_writable, print_json, print_result
-from hammemo.cli.input_options import column_list, refuse
-from hammemo.cli.model_options import bounds_of
+from hammemo.cli.input_options import parse_column_list, refuse
+from hammemo.cli.model_options import parse_bounds
 from hammemo.cli.options import AsJson, argument, flag, option, setting
 
 if TYPE_CHECKING:
@@ -39,17 +39,20 @@ class FollowedOptions:
     @property
     def predicted(self) -> str:
         """The column that is predicted."""
-        named = [name for name in (self.label, self.target) if name is not None]
-        if len(named) != 1:
+        columns = [name for name in (self.label, self.target) if name is not None]
+        if len(columns) != 1:
             raise UsageError("Name the column to predict: --label COLUMN, or --target COLUMN for numbers.")
-        return named[0]
+        return columns[0]
 
     @property
     def checked_bounds(self) -> tuple[float | None, float | None] | None:
         """The bounds of a model of numbers; None where none are given."""
         if self.target is None:
-            refuse({"bounds": self.bounds}, "is for numbers: leave it out, or use --target instead of --label")
-        return bounds_of(self.bounds)
+            refuse(
+                {"bounds": self.bounds},
+                "is for numbers: leave it out, or use --target instead of --label",
+            )
+        return parse_bounds(self.bounds)
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,11 @@ class TargetOptions(SignedRefits):
     name: str | None = setting("MODEL", "The model on the server.")
     subject: str | None = setting("COLUMN", "The column with the person (with --server).")
 
-    def opened(self) -> AbstractContextManager[Target]:
-        """Return the model, to be used in a with statement."""
-        if (self.model is None) == (self.server is None) or (self.server is None) != (self.name is None):
+    def open(self) -> AbstractContextManager[Target]:
+        """Open the model, for a with statement."""
+        is_file = self.model is not None
+        is_served = self.server is not None
+        if is_file == is_served or is_served != (self.name is not None):
             raise UsageError("Name one model: --model FILE, or --server URL and --name MODEL.")
         if self.receipt is not None:
             check_writable(self.receipt, "--receipt")
@@ -96,7 +101,8 @@ class TargetOptions(SignedRefits):
             return nullcontext(FileTarget(self.model))
         from hammemo.receipts import ReceiptFile, read_keys
 
-        return nullcontext(FileTarget(self.model, ReceiptFile(self.receipt), read_keys(self.keys)))
+        target = FileTarget(self.model, ReceiptFile(self.receipt), read_keys(self.keys))
+        return nullcontext(target)
 
 
 @dataclass(frozen=True)
@@ -124,8 +130,9 @@ def follow_table(
 ) -> None:
     """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.
 
-    The table needs REPLICA IDENTITY FULL, and PostgreSQL wal_level = logical. A password is read from ~/.pgpass or
-    PGPASSWORD. After a stop or a crash, the same command goes on where the model is.
+    The table needs REPLICA IDENTITY FULL, and PostgreSQL wal_level = logical. A password is read
+    from ~/.pgpass or PGPASSWORD. After a stop or a crash, the same command goes on where the model
+    is.
     """
     from hammemo.follow.follower import Follower, FollowOptions
 
@@ -135,9 +142,12 @@ def follow_table(
         else:
             typer.echo(sentence, err=event["event"] in ("warning", "retry"))
 
-    given = FollowOptions(
+    columns = None
+    if table.columns is not None:
+        columns = parse_column_list(table.columns)
+    options = FollowOptions(
         table.predicted,
-        columns=None if table.columns is None else column_list(table.columns),
+        columns=columns,
         where=table.where,
         subject=target.subject,
         refit_after=times.refit_after,
@@ -146,15 +156,17 @@ def follow_table(
         is_target=table.target is not None,
         bounds=table.checked_bounds,
     )
-    with target.opened() as opened:
-        follower = Follower(address, table.table, opened, given, tell, publication=table.publication)
+    with target.open() as opened:
+        follower = Follower(address, table.table, opened, options, tell=tell, publication=table.publication)
         with closing(follower.source):
             if status:
                 _show_status(follower, as_json=as_json)
             elif drop_slot:
-                dropped, slot = follower.drop(), follower.source.slot
-                told = f"Slot {slot}: {'dropped' if dropped else 'there is none'}."
-                print_result({"slot": slot, "dropped": dropped}, told, as_json=as_json)
+                is_dropped = follower.drop()
+                slot = follower.source.slot
+                result = "dropped" if is_dropped else "there is none"
+                facts = {"slot": slot, "dropped": is_dropped}
+                print_result(facts, f"Slot {slot}: {result}.", as_json=as_json)
             else:
                 with suppress(KeyboardInterrupt):
                     follower.run(once=once)
@@ -175,4 +187,7 @@ def _show_status(follower: Follower, *, as_json: bool) -> None:
     if facts["deleted_since_refit"]:
         typer.echo(f"{facts['deleted_since_refit']:,} rows were deleted since the last refit.")
     if facts["keeps_without_limit"]:
-        typer.echo("Warning: max_slot_wal_keep_size is not set: PostgreSQL keeps its log without a limit.", err=True)
+        typer.echo(
+            "Warning: max_slot_wal_keep_size is not set: PostgreSQL keeps its log without a limit.",
+            err=True,
+        )

@@ -1,4 +1,4 @@
-"""How the input is read: options that every command with rows or documents has, and the schema that they make."""
+"""How the input is read: options of all commands with rows or documents, and their schema."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KnownLabel: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class InputOptions:
-    """What the command line says about its input; None and False say nothing."""
+    """How rows or documents are read; None and False leave it to the schema."""
 
     panel: ClassVar = _PANEL
 
@@ -65,74 +65,86 @@ class InputOptions:
         "COLUMN", "The time of each event or row: sorts the events of a case; not part of a context."
     )
 
-    def changed(self, schema: Schema, label: str | None = None) -> Schema:
-        """Return the schema of a model with what the command line says otherwise."""
+    def apply_to(self, schema: Schema, label: str | None = None) -> Schema:
+        """Return the schema of a model with these options in place of its own."""
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            for name in self._given(*_FOR_SEQUENCES):
+            for name in self._parse(_FOR_SEQUENCES):
                 raise UsageError(f"This model learnt rows of a table: --{name} is for sequences. Leave it out.")
-            labelled: dict[str, Any] = {} if label is None else {"label": label}
-            return replace(schema, **self._given(*_FOR_BOTH, *_FOR_TABLES), **labelled, tell=say_once())
+            values = self._parse((*_FOR_BOTH, *_FOR_TABLES))
+            if label is not None:
+                values["label"] = label
+            return replace(schema, **values, tell=say_once())
         if label is not None or self.columns is not None:
             raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
-        refuse({"na": self.na, "date-format": self.date_format}, "is for tables, and this model learnt sequences")
-        return replace(schema, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
+        refuse(
+            {"na": self.na, "date-format": self.date_format},
+            "is for tables, and this model learnt sequences",
+        )
+        return replace(schema, **self._parse((*_FOR_BOTH, *_FOR_SEQUENCES)))
 
-    def _given(self, *names: str) -> dict[str, Any]:
-        """Return which of these parameters of a schema are given, and their values."""
+    def _parse(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """Return the values of these parameters of a schema, without those that are not set."""
         from hammemo.sources.reading_notes import read_date_formats, read_na
 
-        values: dict[str, Any] = {
-            **vars(self),
-            "columns": None if self.columns is None else column_list(self.columns),
-            "header": False if self.no_header else None,
-            "na": None if self.na is None else read_na(self.na),
-            "date_format": None if self.date_format is None else read_date_formats(self.date_format),
-        }
+        values = dict(vars(self))
+        values["header"] = False if self.no_header else None
+        if self.columns is not None:
+            values["columns"] = parse_column_list(self.columns)
+        if self.na is not None:
+            values["na"] = read_na(self.na)
+        if self.date_format is not None:
+            values["date_format"] = read_date_formats(self.date_format)
         return {name: values[name] for name in names if values[name] is not None}
 
 
 @dataclass(frozen=True)
 class ExampleOptions(InputOptions):
-    """What the command line says about examples that no model knows yet."""
+    """How examples are read that no model knows yet."""
 
     label: str | None = setting("COLUMN", "Table: the column of labels to predict (its number with --no-header).")
     h: Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")] = None
 
     def schema(self) -> Schema:
         """Return how the input is read."""
-        return self._schema(None, None)
+        return self._make_schema(None, None)
 
-    def _schema(self, numeric: str | None, target: str | None) -> Schema:
-        """Return how new input is read: rows of a table with --label or --target, sequences with --h."""
+    def _make_schema(self, numeric: str | None, target: str | None) -> Schema:
+        """Make the schema: of a table with --label or --target, of sequences with --h."""
         from hammemo.sources.schemas import SequenceSchema, TableSchema
 
         if self.h is None and self.label is None and target is None:
             raise UsageError(
-                "Name the column that is to be predicted with --label, or learn sequences with --h. For numbers, "
-                "hammemo fit and evaluate take --target."
+                "Name the column that is to be predicted with --label, or learn sequences with "
+                "--h. For numbers, hammemo fit and evaluate take --target."
             )
         if self.h is not None and self.label is not None:
             raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
         if target is not None and (self.label is not None or self.h is not None):
             raise UsageError("--target predicts numbers, --label names and --h sequences: give one of them.")
         if self.h is not None:
-            for_tables = {name.replace("_", "-"): value for name, value in self._given(*_FOR_TABLES).items()}
-            for_tables["numeric"] = numeric
-            refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
-            return SequenceSchema(self.h, **self._given(*_FOR_BOTH, *_FOR_SEQUENCES))
-        refuse(self._given(*_FOR_SEQUENCES), _NOT_FOR_TABLES)
-        listed: Any = "auto" if numeric is None else numeric
-        if listed not in ("auto", "none"):
-            listed = column_list(listed, "--numeric")
-        reading = {**self._given(*_FOR_BOTH, *_FOR_TABLES), "numeric": listed, "tell": say_once()}
-        return TableSchema(self.label if target is None else target, **reading, is_target=target is not None)
+            for_tables = self._parse(_FOR_TABLES)
+            options = {name.replace("_", "-"): value for name, value in for_tables.items()}
+            options["numeric"] = numeric
+            refuse(options, "is for tables: leave it out, or use --label instead of --h")
+            return SequenceSchema(self.h, **self._parse((*_FOR_BOTH, *_FOR_SEQUENCES)))
+        refuse(self._parse(_FOR_SEQUENCES), _NOT_FOR_TABLES)
+        numeric_columns: Any = "auto" if numeric is None else numeric
+        if numeric_columns not in ("auto", "none"):
+            numeric_columns = parse_column_list(numeric_columns, "--numeric")
+        return TableSchema(
+            self.label if target is None else target,
+            **self._parse((*_FOR_BOTH, *_FOR_TABLES)),
+            numeric=numeric_columns,
+            tell=say_once(),
+            is_target=target is not None,
+        )
 
 
 @dataclass(frozen=True)
 class NewInputOptions(ExampleOptions):
-    """What the command line says about input that a new model learns."""
+    """How the input of a new model is read."""
 
     target: str | None = setting("COLUMN", "Table: the column of numbers to predict (its number with --no-header).")
     numeric: str | None = setting(
@@ -144,12 +156,12 @@ class NewInputOptions(ExampleOptions):
 
     def schema(self) -> Schema:
         """Return how the input is read."""
-        return self._schema(self.numeric, self.target)
+        return self._make_schema(self.numeric, self.target)
 
 
 @dataclass(frozen=True)
 class SequenceOptions:
-    """What is learnt of sequences, and how they are cut into examples."""
+    """What is learned of sequences, and how they are cut into examples."""
 
     panel: ClassVar = "Sequences"
 
@@ -158,33 +170,42 @@ class SequenceOptions:
     classes_top: int | None = setting("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
     classes_file: Path | None = setting("FILE", "Predict only the tokens in this file, one per line.")
 
-    def refined(self, schema: Schema) -> tuple[Schema, Any]:
-        """Return the schema with these options, and the labels that are predicted or how many: all, if None."""
+    def refine(self, schema: Schema) -> tuple[Schema, Any]:
+        """Return the schema with these options, and the labels that are predicted or how many.
+
+        None stands for all labels.
+        """
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            given = {"classes-top": self.classes_top, "classes-file": self.classes_file, "end": self.end}
-            refuse(given, _NOT_FOR_TABLES)
+            options = {
+                "classes-top": self.classes_top,
+                "classes-file": self.classes_file,
+                "end": self.end,
+            }
+            refuse(options, _NOT_FOR_TABLES)
             return schema, None
-        chosen = self.classes_top is not None or self.classes_file is not None
-        schema = replace(schema, end=self.end, short=self.short, chosen=chosen)
-        return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
+        are_chosen = self.classes_top is not None or self.classes_file is not None
+        schema = replace(schema, end=self.end, short=self.short, chosen=are_chosen)
+        if self.classes_file is None:
+            return schema, self.classes_top
+        return schema, _read_labels(self.classes_file, schema)
 
 
-def refuse(given: dict[str, Any], reason: str) -> None:
-    """Refuse options that were given but have no meaning here."""
-    for name, value in given.items():
+def refuse(options: dict[str, Any], reason: str) -> None:
+    """Refuse options that are set but have no meaning for the command."""
+    for name, value in options.items():
         if value is not None:
             raise UsageError(f"--{name} {reason}.")
 
 
-def column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
+def parse_column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     """Return the names in a list with commas; a name with a comma is put in quotes, as in CSV.
 
     Examples
     --------
-    >>> from hammemo.cli.input_options import column_list
-    >>> column_list('colour,"size, in cm"')
+    >>> from hammemo.cli.input_options import parse_column_list
+    >>> parse_column_list('colour,"size, in cm"')
     ('colour', 'size, in cm')
     """
     names = tuple(next(csv.reader([text]), []))
@@ -193,8 +214,8 @@ def column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     return names
 
 
-def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
-    """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
+def _read_labels(path: Path, schema: SequenceSchema) -> list[Any]:
+    """Return the labels in a file, one a line: whole numbers, unless tokens are strings."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
     if schema.is_log or schema.tokens in ("words", "characters"):
         return lines

@@ -25,7 +25,9 @@ def inspect_file(
     try:
         facts = files.inspect(file)
     except (FileError, OSError) as error:
-        reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
+        reason = str(error)
+        if isinstance(error, OSError):
+            reason = f"{file}: {error.strerror}."
         print_error(f"{reason} {NAME_A_MODEL}")
         raise typer.Exit(1) from error
     if digest:
@@ -33,33 +35,49 @@ def inspect_file(
         if not hasattr(model, "digest"):
             raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
         facts["digest"] = model.digest()
-    print_result(facts, _facts_table(facts), as_json=as_json)
+    print_result(facts, _make_table(facts), as_json=as_json)
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)
-    if wrong := facts.get("wrong_segments"):
-        print_error(f"Segments of {file} are damaged or missing: {', '.join(wrong)}. Use another copy.")
+    if facts.get("wrong_segments"):
+        names = ", ".join(facts["wrong_segments"])
+        print_error(f"Segments of {file} are damaged or missing: {names}. Use another copy.")
         raise typer.Exit(1)
 
 
-def _facts_table(facts: dict[str, Any]) -> Table:
-    table = Table("what", "value")
-    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_segments", "keeps_all")
-    rows = {name: value for name, value in facts.items() if name not in apart and value is not None}
+def _make_table(facts: dict[str, Any]) -> Table:
+    """Return a table with a row for each fact."""
+    without_row = ("bytes", "checksum_ok", "columns", "notes", "wrong_segments", "keeps_all")
+    rows = {name: value for name, value in facts.items() if name not in without_row and value is not None}
     if facts["columns"]:
         rows["columns"] = ", ".join(map(str, facts["columns"]))
-    rows |= {f"note {name}": text for name, text in facts["notes"].items()}
-    rows["checksum"] = f"{facts['checksum']} ({'ok' if facts['checksum_ok'] else 'WRONG'})"
-    rows["needs_key"] = "yes: --key-file, or load(path, key=...)" if facts["needs_key"] else "no"
+    for name, text in facts["notes"].items():
+        rows[f"note {name}"] = text
+    is_right = "ok" if facts["checksum_ok"] else "WRONG"
+    rows["checksum"] = f"{facts['checksum']} ({is_right})"
+    rows["needs_key"] = "no"
+    if facts["needs_key"]:
+        rows["needs_key"] = "yes: --key-file, or load(path, key=...)"
     if "kept_rows" in facts:
-        which = "in plain text, all that it holds" if facts["keeps_all"] else "in plain text, some of those it holds"
-        shown = f"{facts['kept_rows']:,} {which}; keep=False stores none" if facts["kept_rows"] else "none"
-        rows["kept_rows"] = shown
-        rows["stale"] = "yes: it has forgotten examples since the last refit" if facts["stale"] else "no"
-    unchecked = facts["forgot_unchecked"]
-    rows["forgot_unchecked"] = "yes: certificates hold only if all of it was learnt" if unchecked else "no"
+        rows["kept_rows"] = _describe_kept_rows(facts)
+        rows["stale"] = "no"
+        if facts["stale"]:
+            rows["stale"] = "yes: it has forgotten examples since the last refit"
+    rows["forgot_unchecked"] = "no"
+    if facts["forgot_unchecked"]:
+        rows["forgot_unchecked"] = "yes: certificates hold only if all of it was learnt"
+    table = Table("what", "value")
     for name, value in rows.items():
         table.add_row(name.replace("_", " "), Text(str(value)))  # as it is: no markup from a file
     for group, size in facts["bytes"].items():
         table.add_row(Text(f"bytes of {group}"), f"{size:,}")
     return table
+
+
+def _describe_kept_rows(facts: dict[str, Any]) -> str:
+    if not facts["kept_rows"]:
+        return "none"
+    which = "some of those it holds"
+    if facts["keeps_all"]:
+        which = "all that it holds"
+    return f"{facts['kept_rows']:,} in plain text, {which}; keep=False stores none"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from hammemo.cli.console import (
     UsageError,
     check_model_writable,
-    counted,
+    describe_examples,
+    format_count,
     print_result,
     progress_bar,
     say_where_from,
-    shown_facts,
 )
 from hammemo.cli.input_options import NewInputOptions, SequenceOptions, refuse
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
@@ -82,8 +82,8 @@ def fit_files(
 
     started = time.perf_counter()
     _check_before_work(out, sequences, machines)
-    schema, classes = sequences.refined(given.schema())
-    model, layout = parameters.learners(schema)
+    schema, classes = sequences.refine(given.schema())
+    model, layout = parameters.build_learners(schema)
     if isinstance(schema, TableSchema):
         if layout is not None:  # its numbers are part of it
             refuse({"numeric": given.numeric}, "is fixed by --layout: leave it out")
@@ -173,10 +173,10 @@ def _learn_with_engine(
 
 def _learnt(facts: dict[str, Any]) -> str:
     """Return what was learnt; how, where the files were so large that they were cut into groups."""
-    learnt = shown_facts(facts)
+    learnt = describe_examples(facts)
     groups, resumed = facts.get("groups", 1), facts.get("groups_resumed", 0)
     if facts.get("tokens"):
-        learnt += f" from {counted(facts['tokens'], 'token')}"
+        learnt += f" from {format_count(facts['tokens'], 'token')}"
     if groups > 1:
         learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB per worker"
-    return f"{learnt}; {resumed:,} of {counted(groups, 'group')} done before" if resumed else learnt
+    return f"{learnt}; {resumed:,} of {format_count(groups, 'group')} done before" if resumed else learnt

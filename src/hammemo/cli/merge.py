@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-from hammemo.cli.console import check_model_writable, print_result, shown_facts
+from hammemo.cli.console import check_model_writable, describe_examples, print_result
 from hammemo.cli.options import AsJson, KeyFile, Refit, Wait, argument, option, read_key
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def merge_models(
             operation(other.learner(path))
         except LayoutError as error:
             raise LayoutError(
-                f"{path} and {models[0]} cannot be added: {str(error).rstrip('.')}. Fit one with --layout and the "
-                "other's name, the same --memory, --kernel and --seed."
+                f"{path} and {models[0]} cannot be added: {str(error).rstrip('.')}. Fit one with "
+                "--layout and the other's name, the same --memory, --kernel and --seed."
             ) from error
         except NotStoredError as error:
             raise NotStoredError(
@@ -49,14 +49,18 @@ def merge_models(
     with changing(out, [*models, *(minus or ())], wait), warnings.catch_warnings():
         if refit:  # then it does not matter whose weights are kept
             warnings.filterwarnings("ignore", "The two models have different fitted weights")
-        whole = open_model(models[0], key)
-        learner = whole.learner(models[0])
+        total = open_model(models[0], key)
+        learner = total.learner(models[0])
         for path in models[1:]:
-            whole.take_kinds_of(combine(path, learner.merge))
+            total.take_kinds_of(combine(path, learner.merge))
         for path in minus or ():
             combine(path, learner.unmerge)
-        refitted, said = fit_again(learner, models[0]) if refit else ({}, "")
-        whole.write(out, wait)
-    facts = {**whole.held_facts, **refitted, "out": str(out)}
-    told = " ".join(filter(None, (f"{shown_facts(facts)}.", said, f"Written to {out}")))
-    print_result(facts, told, whole.left_to_do(out), as_json=as_json)
+        refit_facts: dict[str, Any] = {}
+        refit_sentence = ""
+        if refit:
+            refit_facts, refit_sentence = fit_again(learner, models[0])
+        total.write(out, wait)
+    facts = {**total.held_facts, **refit_facts, "out": str(out)}
+    sentences = (f"{describe_examples(facts)}.", refit_sentence, f"Written to {out}")
+    text = " ".join(sentence for sentence in sentences if sentence)
+    print_result(facts, text, total.describe_pending_refit(out), as_json=as_json)

@@ -1,4 +1,4 @@
-"""Which model is learnt: the options of a new one, and what their short spellings mean."""
+"""The options of a new model, and what their short spellings mean."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ _KERNELS = "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K
 
 BUCKETS: Final = 2048
 RESERVED: Final = 1024
+
 _OF_NUMBERS: Final = ("keep", "seed", "bounds")
 """The options that a model of numbers has, too."""
+
+_ROWS_OF_KEEP: Final[dict[str, str | bool]] = {"auto": "auto", "rows": True, "none": False}
+"""What the words of --keep mean for the parameter `keep`."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class ModelOptions:
     )
     memory: str = setting(
         "NAME",
-        "auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in front of "
-        "an exact one), gaussian (the paper's).",
+        "auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a "
+        "hashed one in front of an exact one), gaussian (the paper's).",
         default="auto",
     )
     buckets: int = setting("N", "Shared rows of a hashed memory, per position.", default=BUCKETS, min=1)
@@ -48,8 +52,9 @@ class ModelOptions:
     exact: bool = switch("--exact", "Its codes are whole steps: sums are exact.")
     keep: str = setting(
         "WHAT",
-        "What is stored of the rows: auto, none; rows or a number of rows, in plain text; digests (then forget refuses "
-        "rows never learnt); auto+digests, rows+digests, or a number, as in 1000+digests.",
+        "What is stored of the rows: auto, none; rows or a number of rows, in plain text; digests "
+        "(then forget refuses rows never learnt); auto+digests, rows+digests, or a number, as in "
+        "1000+digests.",
         default="auto",
     )
     key_file: Path | None = setting("FILE", "Use a keyed model: a secret key of 16 to 64 bytes.")
@@ -59,63 +64,85 @@ class ModelOptions:
     )
     layout: Path | None = setting("MODEL", "Use the layout of this model, so both can be merged.")
 
-    def learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
-        """Return the model that is to learn, and the one whose layout it uses, if there is one."""
+    def build_learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
+        """Build the model that will learn, and open the one whose layout it uses, if any."""
         from hammemo.cli.models import open_model
         from hammemo.estimators.classifiers import MemoryClassifier
 
         if getattr(schema, "is_target", False):
-            return self._regressor(), None
-        refuse({"bounds": self.bounds}, "is for numbers: leave it out, or use --target instead of --label")
+            return self._build_regressor(), None
+        refuse(
+            {"bounds": self.bounds},
+            "is for numbers: leave it out, or use --target instead of --label",
+        )
         key = read_key(self.key_file)
-        keep, memory = keep_of(self.keep, key), self._memory(key)
-        part_of("vote", self.vote)  # refuses a name that is not known
-        model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed, keep=keep)
-        return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
+        keep = parse_keep(self.keep, key)
+        memory = self._build_memory(key)
+        parse_part("vote", self.vote)  # refuses an unknown name; the model takes the name itself
+        kernel = parse_part("kernel", self.kernel)
+        model = MemoryClassifier(kernel, memory, self.vote, random_state=self.seed, keep=keep)
+        layout = None
+        if self.layout is not None:
+            layout = open_model(self.layout, key).learner(self.layout)
+        return model, layout
 
-    def _memory(self, key: bytes | None) -> Memory | str:
-        """Return the memory of these options; "auto" as it is where nothing says more."""
+    def _build_memory(self, key: bytes | None) -> Memory | str:
+        """Return the memory of these options; "auto" if no other option asks for a memory."""
         from hammemo.memories import Hashed
 
-        name, has_digests = self.memory, _has_digests(self.keep)
-        asked = {"d": self.d, "d_h": self.d_h, "tied": self.tied or None, "exact": self.exact or None}
-        gaussian = {option: value for option, value in asked.items() if value is not None}
+        name = self.memory
+        has_digests = _has_digests(self.keep)
+        gaussian: dict[str, Any] = {}
+        for option in ("d", "d_h", "tied", "exact"):
+            value = getattr(self, option)
+            if value is not None and value is not False:
+                gaussian[option] = value
         if gaussian and name != "gaussian":
-            option = f"--{next(iter(gaussian)).replace('_', '-')}"
-            raise UsageError(f"{option} is for the gaussian memory, and --memory is {name}: use --memory gaussian.")
+            first_option = next(iter(gaussian)).replace("_", "-")
+            raise UsageError(
+                f"--{first_option} is for the gaussian memory, and --memory is {name}: use --memory gaussian."
+            )
         if name == "auto":
-            if (self.buckets, self.reserved) == (BUCKETS, RESERVED) and (key is None or has_digests):
+            has_usual_size = self.buckets == BUCKETS and self.reserved == RESERVED
+            if has_usual_size and (key is None or has_digests):
                 return "auto"
             name = "hashed"
-        memory: Memory = part_of("memory", name)
+        memory: Memory = parse_part("memory", name)
         if key is not None and name not in ("hashed", "tiered") and not has_digests:
             raise UsageError(
                 f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --keep digests."
             )
         sketch = Hashed(self.buckets, self.reserved, key=key)
-        parameters = {"hashed": sketch.get_params(), "tiered": {"sketch": sketch}, "gaussian": gaussian}
-        memory.set_params(**parameters.get(name, {}))
+        if name == "hashed":
+            memory.set_params(**sketch.get_params())
+        elif name == "tiered":
+            memory.set_params(sketch=sketch)
+        elif name == "gaussian":
+            memory.set_params(**gaussian)
         return memory
 
-    def _regressor(self) -> MemoryRegressor:
-        """Return a model that predicts numbers."""
+    def _build_regressor(self) -> MemoryRegressor:
+        """Build a model that predicts numbers."""
         from hammemo.estimators.regressor import MemoryRegressor
 
-        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _OF_NUMBERS}
-        changed = {name.replace("_", "-"): value for name, value in given.items() if value != getattr(type(self), name)}
-        refuse(changed, "is for labels: leave it out, or use --label instead of --target")
+        for_labels = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in _OF_NUMBERS and value != getattr(type(self), field.name):
+                for_labels[field.name.replace("_", "-")] = value
+        refuse(for_labels, "is for labels: leave it out, or use --label instead of --target")
         if _has_digests(self.keep):
             raise UsageError(f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of rows.")
-        return MemoryRegressor(random_state=self.seed, keep=keep_of(self.keep), bounds=bounds_of(self.bounds))
+        return MemoryRegressor(random_state=self.seed, keep=parse_keep(self.keep), bounds=parse_bounds(self.bounds))
 
 
-def bounds_of(text: str | None) -> tuple[float | None, float | None] | None:
+def parse_bounds(text: str | None) -> tuple[float | None, float | None] | None:
     """Return the value of ``bounds`` that a text means.
 
     Examples
     --------
-    >>> from hammemo.cli.model_options import bounds_of
-    >>> bounds_of("0,"), bounds_of("-1,1"), bounds_of(None)
+    >>> from hammemo.cli.model_options import parse_bounds
+    >>> parse_bounds("0,"), parse_bounds("-1,1"), parse_bounds(None)
     ((0.0, None), (-1.0, 1.0), None)
     """
     from hammemo.votes.bounds import Bounds
@@ -127,48 +154,58 @@ def bounds_of(text: str | None) -> tuple[float | None, float | None] | None:
         return Bounds.from_parameter(ends).parameter
     except ValueError:
         raise UsageError(
-            f"--bounds {text}: give two numbers with a comma, the smaller one first; either may be missing, as in 0, "
-            "(at least 0) or ,1 (at most 1)."
+            f"--bounds {text}: give two numbers with a comma, the smaller one first; either may be "
+            "missing, as in 0, (at least 0) or ,1 (at most 1)."
         ) from None
 
 
-def part_of(kind: str, text: str) -> Any:
+def parse_part(kind: str, text: str) -> Any:
     """Return the kernel, memory or vote of a name; "auto" as it is.
 
     Examples
     --------
-    >>> from hammemo.cli.model_options import part_of
-    >>> part_of("kernel", "suffixes:4"), part_of("kernel", "positional+skip-pairs:3")
+    >>> from hammemo.cli.model_options import parse_part
+    >>> parse_part("kernel", "suffixes:4"), parse_part("kernel", "positional+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
     """
     from hammemo.tasks.labels.names import NAMES, is_auto
 
+    if is_auto(text):
+        return text
     try:
-        return text if is_auto(text) else NAMES[kind].make(text)
+        return NAMES[kind].make(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def keep_of(text: str, key: bytes | None = None) -> Any:
-    """Return the value of ``keep`` that a text means; digests are made with the key, if there is one.
+def parse_keep(text: str, key: bytes | None = None) -> Any:
+    """Return the value of ``keep`` that a text means; digests are made with the key, if any.
 
     Examples
     --------
-    >>> from hammemo.cli.model_options import keep_of
-    >>> keep_of("rows"), keep_of("1000"), keep_of("digests"), keep_of("1000+digests")
+    >>> from hammemo.cli.model_options import parse_keep
+    >>> parse_keep("rows"), parse_keep("1000"), parse_keep("digests"), parse_keep("1000+digests")
     (True, 1000, 'digests', Digests(rows=1000))
     """
     from hammemo.stores.digest_store import NAMES, Digests
 
-    words: dict[str, str | bool] = {"auto": "auto", "rows": True, "none": False}
-    kept = text.removesuffix("digests").removesuffix("+") or "none" if _has_digests(text) else text
-    if kept not in words and not kept.isdecimal():
-        known = ", ".join([*words, "a number of rows", *NAMES, "1000+digests"])
-        raise UsageError(f"--keep {text} is not known: use {known}.")
-    rows = words[kept] if kept in words else int(kept)
-    if not _has_digests(text):
+    has_digests = _has_digests(text)
+    word = text
+    if has_digests:
+        word = text.removesuffix("digests").removesuffix("+") or "none"
+    rows: str | bool | int
+    if word in _ROWS_OF_KEEP:
+        rows = _ROWS_OF_KEEP[word]
+    elif word.isdecimal():
+        rows = int(word)
+    else:
+        values = ", ".join([*_ROWS_OF_KEEP, "a number of rows", *NAMES, "1000+digests"])
+        raise UsageError(f"--keep {text} is not known: use {values}.")
+    if not has_digests:
         return rows
-    return text if key is None and text in NAMES else Digests(rows, key)
+    if key is None and text in NAMES:
+        return text
+    return Digests(rows, key)
 
 
 def _has_digests(keep: str) -> bool:

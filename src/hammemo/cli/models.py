@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class OpenModel:
     """A model and how its input is read.
 
-    The names of a table's columns are the model's `feature_names_in_` in the file, and the schema's here: rows are
-    found by name before the model sees them.
+    The names of a table's columns are the model's `feature_names_in_` in the file, and the schema's
+    here: rows are found by name before the model sees them.
     """
 
     model: Any
@@ -46,7 +46,9 @@ class OpenModel:
     @property
     def h(self) -> int:
         """Tokens per context."""
-        return int(self.model.n_columns if isinstance(self.model, Predictor) else self.model.n_features_in_)
+        if isinstance(self.model, Predictor):
+            return self.model.n_columns
+        return int(self.model.n_features_in_)
 
     def learner(self, path: Path) -> Learner:
         """Return the model, or refuse a compiled predictor, which learns and forgets nothing."""
@@ -58,10 +60,12 @@ class OpenModel:
     @property
     def rows_schema(self) -> Schema:
         """How rows to be forgotten are read: as documents, where a model of documents was saved in Python."""
-        cutting = getattr(self.model, "cutting_", None)
         if not isinstance(self.schema, TableSchema) or self.model.state.documents is None:
             return self.schema
-        return SequenceSchema(self.h, short="drop" if cutting is None else cutting.short)
+        cutting = getattr(self.model, "cutting_", None)
+        if cutting is None:
+            return SequenceSchema(self.h, short="drop")
+        return SequenceSchema(self.h, short=cutting.short)
 
     @property
     def held_facts(self) -> dict[str, int]:
@@ -83,14 +87,14 @@ class OpenModel:
             formats = other.schema.learned_formats
             self.schema = self.schema.with_kinds_of_model(self.model.state.columns.kinds, formats)
 
-    def left_to_do(self, path: Path) -> str:
-        """Return what is left to do after examples were forgotten; nothing where no choice and no weight needs it."""
+    def describe_pending_refit(self, path: Path) -> str:
+        """Return what is left to do after examples were forgotten, nothing if no choice needs it."""
         if not isinstance(self.model, Learner) or not self.model.state.stale:
             return ""
-        how = f"run hammemo refit {path}"
+        way_out = f"run hammemo refit {path}"
         if not self.model.state.refits_whole:
-            how = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
-        return f"What was chosen and fitted still depends on forgotten examples: {how}."
+            way_out = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
+        return f"What was chosen and fitted still depends on forgotten examples: {way_out}."
 
     def as_written(self, path: Path) -> Learner:
         """Return a version of the model as `write` writes it, for its digest."""
@@ -99,12 +103,13 @@ class OpenModel:
         return model
 
     def _name_columns(self, model: Any) -> None:
-        columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
-        if columns is not None and isinstance(model, Learner):
-            name_columns(model, np.array(columns, dtype=object))
+        if not isinstance(self.schema, TableSchema) or not isinstance(model, Learner):
+            return
+        if self.schema.columns is not None:
+            name_columns(model, np.array(self.schema.columns, dtype=object))
 
     def write(self, path: Path, wait: float | None) -> None:
-        """Write the model with its notes; at every moment the path holds the old file or the new one.
+        """Write the model with its notes; at every moment the path holds the old or the new file.
 
         While another process has the file locked, wait, at most this many seconds.
         """
@@ -115,14 +120,18 @@ class OpenModel:
 
 @contextmanager
 def changing(target: Path, reads: Sequence[Path], wait: float | None) -> Iterator[None]:
-    """Hold the lock of the file that is to be written if it is one of those that are read, from before it is read.
+    """Hold the lock of the file that is to be written, from before it is read.
 
-    Another file is locked when it is written: a mistake before that leaves no lock file behind.
+    A file that is not read is locked when it is written: a mistake before that leaves no lock file
+    behind.
     """
-    same = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
-    for path in same:
-        _notes_of(path)  # refuses what is not a model
-    with locked(find_head(target), wait, _say) if same else nullcontext():
+    read_and_written = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
+    for path in read_and_written:
+        _read_notes(path)  # refuses what is not a model
+    lock: AbstractContextManager[None] = nullcontext()
+    if read_and_written:
+        lock = locked(find_head(target), wait, _say)
+    with lock:
         yield
 
 
@@ -132,7 +141,7 @@ def _say(sentence: str) -> None:
 
 def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     """Load a model file and how its input is read."""
-    notes = _notes_of(path)
+    notes = _read_notes(path)
     model = load(path, key=key)
     if isinstance(model, Predictor):
         columns = model.form.columns.names
@@ -149,7 +158,8 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
 
 def say_what_is_left(opened: OpenModel, path: Path) -> None:
     """Say on standard error what is left to do, instead of the warning that Python would print."""
-    if sentence := opened.left_to_do(path):
+    sentence = opened.describe_pending_refit(path)
+    if sentence:
         mute_forgetting_warning(opened.model)
         _say(f"Warning: {sentence}")
 
@@ -183,8 +193,8 @@ def _kinds_of(model: Any, h: int) -> str:
     return letters + _ANSWER_KINDS[model.predicts].get(dtype.kind, MIXED)
 
 
-def _notes_of(path: Path) -> dict[str, str]:
-    """Return the notes in a model file, or refuse what is not one."""
+def _read_notes(path: Path) -> dict[str, str]:
+    """Return the notes in a model file; refuse anything else."""
     if not os.path.exists(path):
         refuse_object_storage(path)
         raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def option(metavar: str, text: str, default: str | bool = True, *names: str, **more: Any) -> Any:
-    """Return an option: what stands for its value in the help, what it does, and how the help shows its default."""
+    """Return an option: the name of its value in the help, what it does, and its default there."""
     return typer.Option(*names, metavar=metavar, help=text, show_default=default, **more)
 
 
@@ -67,10 +67,12 @@ class ModelChange:
     @property
     def target(self) -> Path:
         """The file that is written."""
-        return self.model if self.out is None else self.out
+        if self.out is None:
+            return self.model
+        return self.out
 
     @contextmanager
-    def opened(self) -> Iterator[OpenModel]:
+    def open(self) -> Iterator[OpenModel]:
         """Open the model; no other process changes it during this block."""
         from hammemo.cli.models import changing, open_model
 
@@ -81,4 +83,6 @@ class ModelChange:
 
 def read_key(file: Path | None) -> bytes | None:
     """Return the bytes of a key file; a line end that an editor put there is not part of the key."""
-    return None if file is None else file.read_bytes().rstrip(b"\r\n")
+    if file is None:
+        return None
+    return file.read_bytes().rstrip(b"\r\n")

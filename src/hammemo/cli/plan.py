@@ -1,13 +1,13 @@
-"""``hammemo plan``: which memory, and how large, before anything is learnt."""
+"""``hammemo plan``: which memory, and how large, before anything is learned."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from hammemo.cli.console import UsageError, as_options, print_result, progress_bar, say_where_from
 from hammemo.cli.input_options import ExampleOptions, SequenceOptions  # noqa: TC001  (read at run time)
-from hammemo.cli.model_options import ModelOptions, part_of
+from hammemo.cli.model_options import ModelOptions, parse_part
 from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from hammemo.planning import Plan
     from hammemo.sources.schemas import Schema
 
-_HELD = 2**17
-"""Examples that are held, a random sample where there are more."""
+_MOST_EXAMPLES = 2**17
+"""Examples that a plan is made from, a random sample where there are more."""
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What is wanted of a memory, and what is known about all the data."""
+    """The goal of a plan, and what the user knows about all the data."""
 
     budget: str | None = setting("SIZE", "Maximal size of the state, for example '2 MiB'.")
     agreement: float | None = setting("SHARE", "Required agreement with the exact classifier, from 0 to 1.")
@@ -32,70 +32,96 @@ class PlanOptions:
 def plan_files(
     files: Annotated[list[str], argument("FILE", "All the data, or a random sample of it; - for standard input.")],
     *,
-    given: ExampleOptions,
-    wanted: PlanOptions,
+    reading: ExampleOptions,
+    goal: PlanOptions,
     sequences: SequenceOptions,
     parameters: ModelOptions,
     as_json: AsJson = False,
 ) -> None:
     """Predict which memory fits a budget or reaches an agreement, with its size and speed.
 
-    The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote sum or mean; auto is
-    taken for sum, and a kernel that is auto for positions).
+    The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote
+    sum or mean; auto is taken for sum, and a kernel that is auto for positions).
     """
     from hammemo.sources.schemas import TableSchema
 
-    if (wanted.budget is None) == (wanted.agreement is None):
+    if (goal.budget is None) == (goal.agreement is None):
         raise UsageError("Give one of the two: --budget '2 MiB' or --agreement 0.99.")
     _refuse_what_is_planned(parameters)
-    schema, classes = sequences.refined(given.schema())
+    schema, classes = sequences.refine(reading.schema())
+    is_table = False
     if isinstance(schema, TableSchema):
+        is_table = True
         schema = replace(schema, numeric="none")  # a plan is for counts of names
-    kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
-    compared: Any = part_of("kernel", kernel)
-    part_of("vote", parameters.vote)  # refuses a name that is not known
+    kernel_name = parameters.kernel
+    if kernel_name == "auto":
+        kernel_name = "positional"
+    kernel: Any = parse_part("kernel", kernel_name)
+    parse_part("vote", parameters.vote)  # refuses an unknown name
     say_where_from(files)
-    X, y, found = _held_examples(schema, files, given.file_format, classes)
+    sample = _draw_examples(schema, files, reading.file_format, classes)
     from hammemo.planning import plan
 
-    goal = asdict(replace(wanted, n_examples=wanted.n_examples or found))
-    planned = plan(X, y, kernel=compared, vote=parameters.vote, random_state=parameters.seed, **goal)
-    planned = replace(planned, notes=[*map(as_options, planned.notes)])
-    options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
-    facts = {**planned.to_dict(), "fit_options": options}
-    print_result(facts, planned, f"hammemo fit with: {options}", as_json=as_json)
+    result = plan(
+        sample.X,
+        sample.y,
+        kernel=kernel,
+        vote=parameters.vote,
+        random_state=parameters.seed,
+        budget=goal.budget,
+        agreement=goal.agreement,
+        n_examples=goal.n_examples or sample.n_examples,
+        n_labels=goal.n_labels,
+    )
+    result = replace(result, notes=[as_options(note) for note in result.notes])
+    options = fit_options(result, kernel_name)
+    if is_table:
+        options = f"{options} --numeric none"
+    facts = {**result.to_dict(), "fit_options": options}
+    print_result(facts, result, f"hammemo fit with: {options}", as_json=as_json)
 
 
 def _refuse_what_is_planned(parameters: ModelOptions) -> None:
-    """Refuse options of fit that a plan is to answer, or that have no meaning before it."""
+    """Refuse options of fit that a plan answers, or that have no meaning before it."""
     for field in fields(parameters):
-        if field.name not in ("kernel", "vote", "seed") and getattr(parameters, field.name) != field.default:
+        is_set = getattr(parameters, field.name) != field.default
+        if is_set and field.name not in ("kernel", "vote", "seed"):
             raise UsageError(f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it out.")
 
 
-def _held_examples(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> tuple[Array, Array, int]:
-    """Return at most this many examples of the files, drawn at random, and how many there are."""
+class _Sample(NamedTuple):
+    """Examples of files, drawn at random if there are many."""
+
+    X: Array
+    y: Array
+    n_examples: int
+    """How many examples the files have."""
+
+
+def _draw_examples(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> _Sample:
+    """Draw examples of files; take all of them if they are not too many."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
     from hammemo.tokens.stream_blocks import UniformSample
 
-    held, found = UniformSample(_HELD, seed=0), 0
-    with progress_bar("Reading") as tell:
+    sample = UniformSample(_MOST_EXAMPLES, seed=0)
+    n_examples = 0
+    with progress_bar("Reading") as on_progress:
         for batch in schema.examples(files, file_format):
             if isinstance(classes, int):
                 classes = most_frequent_labels(batch.y, classes)
             X, y = with_labels(batch, classes)
-            held.add(held.draw(len(y)), X, y)
-            found += len(y)
-            tell(found, None)
-    if not found:
+            sample.add(sample.draw(len(y)), X, y)
+            n_examples += len(y)
+            on_progress(n_examples, None)
+    if not n_examples:
         raise ValueError("There is nothing to plan for: the input has no example.")
-    X, y = held.columns
-    return X, y, found
+    X, y = sample.columns
+    return _Sample(X, y, n_examples)
 
 
 def fit_options(planned: Plan, kernel: str = "positional") -> str:
-    """Return the options of ``hammemo fit`` that make the planned model; a plan is for sums of counts.
+    """Return the options of ``hammemo fit`` that make the planned model; sums of counts only.
 
     Examples
     --------
@@ -111,5 +137,7 @@ def fit_options(planned: Plan, kernel: str = "positional") -> str:
     memory: Any = planned.estimator.memory
     name = MEMORIES.name_of(memory)
     sizes = {"hashed": ("buckets", "reserved"), "gaussian": ("d",)}.get(name, ())
-    sized = [f"--memory {name}", *(f"--{size} {getattr(memory, size)}" for size in sizes)]
-    return " ".join([f"--kernel {kernel}", *sized, f"--vote {planned.estimator.vote}"])
+    options = [f"--kernel {kernel}", f"--memory {name}"]
+    options += [f"--{size} {getattr(memory, size)}" for size in sizes]
+    options.append(f"--vote {planned.estimator.vote}")
+    return " ".join(options)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from hammemo.cli.console import UsageError, check_writable, counted, progress_bar, say_where_from
+from hammemo.cli.console import UsageError, check_writable, format_count, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, refuse
-from hammemo.cli.model_options import bounds_of
+from hammemo.cli.model_options import parse_bounds
 from hammemo.cli.options import AsJson, KeyFile, Model, argument, flag, read_key, setting, switch
 from hammemo.sources.formats import FORMATS, STANDARD_INPUT, compression_of, format_of, require_arrow
 
@@ -208,7 +208,7 @@ def predict_rows(asked: Questions, wanted: AnswerOptions, given: InputOptions) -
     def answer(model: Any, queries: Queries) -> Answers:
         wanted.check(model)
         if wanted.bounds is not None:
-            model.set_params(bounds=bounds_of(wanted.bounds))
+            model.set_params(bounds=parse_bounds(wanted.bounds))
         predicted = model.predict(queries.X)
         answers: Answers = {"prediction": predicted.tolist()}
         if wanted.interval is not None:
@@ -240,7 +240,7 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
 
     opened = open_model(asked.model, read_key(asked.key_file))
     say_what_is_left(opened, asked.model)
-    schema = given.changed(opened.schema)
+    schema = given.apply_to(opened.schema)
     files, out = asked.files or [STANDARD_INPUT], asked.out
     say_where_from(files)
     answered = 0
@@ -254,7 +254,7 @@ def answer_files(asked: Questions, given: InputOptions, answer: Callable[[Any, Q
         if not answered:
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
-        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=asked.as_json)
+        typer.echo(f"{format_count(answered, 'answer')}. Written to {out}", err=asked.as_json)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""``--receipt`` of the commands that change a model: what they do, signed, one line in a file of receipts."""
+"""``--receipt`` of the commands that change a model: they add a signed line to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hammemo.cli.console import UsageError, check_writable, counted, print_result
+from hammemo.cli.console import UsageError, check_writable, format_count, print_result
 from hammemo.cli.options import ModelChange, setting
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ class ReceiptOptions:
 
     @contextmanager
     def evidence(self, change: ModelChange) -> Iterator[ReceiptFiles]:
-        """Return what writes the changed model and, if there is a file for it, its receipt: the file is locked."""
+        """Yield an object that writes the changed model and, with --receipt, its receipt.
+
+        The file of receipts is locked during the block.
+        """
         if self.receipt is None:
             if self.keys is not None or self.request is not None:
                 raise UsageError("--keys and --request are for a receipt: name its file with --receipt.")
@@ -49,20 +52,24 @@ class ReceiptOptions:
 
         require_ed25519()
         check_writable(self.receipt, "--receipt")
-        keys, file = read_keys(self.keys), ReceiptFile(self.receipt)
-        request = check_line(secrets.token_hex(8) if self.request is None else self.request, "--request")
+        keys = read_keys(self.keys)
+        file = ReceiptFile(self.receipt)
+        request = self.request
+        if request is None:
+            request = secrets.token_hex(8)
+        check_line(request, "--request")
         with file.locked(change.wait):
             yield SignedReceiptFiles(change, file, keys, request)
 
 
 class ReceiptFiles:
-    """How a command writes a model: here, without a receipt."""
+    """Writes a model without a receipt."""
 
     facts: Mapping[str, Any] = MappingProxyType({})
-    """What is said of the receipt in JSON."""
+    """The receipt for --json."""
 
     sentence = ""
-    """The same in words."""
+    """The receipt in words."""
 
     is_signed = False
     """Whether there will be a receipt."""
@@ -71,15 +78,15 @@ class ReceiptFiles:
         self._change = change
 
     def is_done(self, *_: Any, **__: Any) -> bool:
-        """Note what the model is before the command; return whether the request was carried out before, and say so.
+        """Record what the model is before the command; return whether the request is done already.
 
-        `read` hands the rows that are to be forgotten to a function, and forgets nothing. `repeats`, where the rows are
-        not given, returns whether nothing is left to do.
+        If it is, this says so. `read` hands the rows that are to be forgotten to a function, and
+        forgets nothing. `repeats`, where no rows are given, returns whether nothing is left to do.
         """
         return False
 
     def note(self, rows: Iterable[Iterable[Any]]) -> None:
-        """Note rows that are forgotten."""
+        """Record rows that are forgotten."""
 
     def write(self, opened: OpenModel, learnt: int = 0) -> None:  # noqa: ARG002
         """Write the model."""
@@ -95,44 +102,57 @@ class SignedReceiptFiles(ReceiptFiles):
         from hammemo.receipts import RowHash
 
         super().__init__(change)
-        self._file, self._keys, self._request = file, keys, request
+        self._file = file
+        self._keys = keys
+        self._request = request
         self._forgotten = RowHash(keys)
 
     def note(self, rows: Iterable[Iterable[Any]]) -> None:
-        """Note rows that are forgotten."""
+        """Record rows that are forgotten."""
         self._forgotten = self._forgotten.plus(rows)
 
     def is_done(
-        self, opened: OpenModel, read: Callable[[Note], None] | None = None, repeats: Callable[[], bool] | None = None
+        self,
+        opened: OpenModel,
+        read: Callable[[Note], None] | None = None,
+        repeats: Callable[[], bool] | None = None,
     ) -> bool:
-        """Note what the model is before the command; return whether the request was carried out before, and say so."""
+        """See `ReceiptFiles.is_done`."""
         from hammemo.receipts import Moment
 
         self._before = Moment.of(opened.as_written(self._change.model))
         last = self._file.settle(self._before.digest, self._keys)
-        self._previous = None if last is None else last.hash
-        if last is None or all(signed.receipt.request != self._request for signed in self._file.read()):
+        self._previous = None
+        if last is None:
             return False
-        if last.receipt.request != self._request or last.receipt.digest_after != self._before.digest:
+        self._previous = last.hash
+        if all(signed.receipt.request != self._request for signed in self._file.read()):
+            return False
+        is_last = last.receipt.request == self._request
+        if not is_last or last.receipt.digest_after != self._before.digest:
             raise ValueError(
-                f"{self._file.path} has a receipt of request {self._request}, and the model is another one now: use "
-                "another id."
+                f"{self._file.path} has a receipt of request {self._request}, and the model is "
+                "another one now: use another id."
             )
         if read is not None:
             read(self.note)
-        is_same = last.receipt.rows_hash == self._forgotten.of_request(self._request) if repeats is None else repeats()
+        if repeats is None:
+            is_same = last.receipt.rows_hash == self._forgotten.of_request(self._request)
+        else:
+            is_same = repeats()
         if not is_same:
             raise ValueError(
-                f"{self._file.path} has a receipt of request {self._request} for other rows, so nothing was done: use "
-                "another id for these."
+                f"{self._file.path} has a receipt of request {self._request} for other rows, so "
+                "nothing was done: use another id for these."
             )
-        self._say(last)
-        told = f"This request was carried out before; nothing has changed. {self.sentence}"
-        print_result({"repeated": True, **self.facts}, told, as_json=self._change.as_json)
+        self._describe(last)
+        sentence = f"This request was carried out before; nothing has changed. {self.sentence}"
+        facts = {"repeated": True, **self.facts}
+        print_result(facts, sentence, as_json=self._change.as_json)
         return True
 
     def write(self, opened: OpenModel, learnt: int = 0) -> None:
-        """Write the model, then its receipt; `learnt` is how many rows the same edit has learnt."""
+        """Write the model, then its receipt; `learnt` is how many rows the same edit has learned."""
         from hammemo.receipts import Moment
 
         after = Moment.of(opened.as_written(self._change.model))
@@ -140,10 +160,16 @@ class SignedReceiptFiles(ReceiptFiles):
             self._before, self._forgotten, self._request, previous=self._previous, learnt=learnt
         )
         self._file.add(signed, lambda: super(SignedReceiptFiles, self).write(opened))
-        self._say(signed)
+        self._describe(signed)
 
-    def _say(self, signed: SignedReceipt) -> None:
+    def _describe(self, signed: SignedReceipt) -> None:
+        """Set the facts and the sentence of a receipt."""
         receipt = signed.receipt
-        removed = f"{counted(receipt.rows, 'row')} and {counted(receipt.labels, 'label')} removed"
-        self.sentence = f"Receipt of request {receipt.request} ({removed}): {self._file.path}"
-        self.facts = {"receipt": receipt.to_json(), "receipt_hash": signed.hash, "receipts": str(self._file.path)}
+        rows = format_count(receipt.rows, "row")
+        labels = format_count(receipt.labels, "label")
+        self.sentence = f"Receipt of request {receipt.request} ({rows} and {labels} removed): {self._file.path}"
+        self.facts = {
+            "receipt": receipt.to_json(),
+            "receipt_hash": signed.hash,
+            "receipts": str(self._file.path),
+        }

@@ -54,15 +54,18 @@ def everything(
         started = time.perf_counter()
         run(out / name)
         seconds[name] = time.perf_counter() - started
-    made_by = f"hammemo {version('hammemo')}, {jobs} process{'' if jobs == 1 else 'es'}"
-    _write_report(out, seconds, f"`hammemo reproduce --all` ({made_by})")
+    processes = "1 process" if jobs == 1 else f"{jobs} processes"
+    _write_report(out, seconds, f"`hammemo reproduce --all` (hammemo {version('hammemo')}, {processes})")
 
 
 def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
     """Write the report from what the commands have written to folders of their names."""
     from hammemo.paper.experiments.report import evaluation, report
 
-    results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
+    results = {}
+    for name in seconds:
+        text = (out / name / "results.json").read_text(encoding="utf-8")
+        results[name] = json.loads(text)
     figures = out / "figures"
     figures.mkdir(exist_ok=True)
     for name in ("synthetic", "wikitext"):
@@ -89,7 +92,7 @@ def synthetic(
     from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
-    settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
+    settings = opt.choose_settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
     folder = opt.ResultsFolder(out)
     opt.say_expected(experiment.estimate_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
@@ -97,7 +100,7 @@ def synthetic(
     results = experiment.summary(settings, points)
     synthetic_figure(results, out)
     claims = experiment.claims(results)
-    print_result([vars(claim) for claim in claims], _table_of(claims), as_json=as_json)
+    print_result([vars(claim) for claim in claims], _make_table(claims), as_json=as_json)
     tables = ["context_error", "output_error", "agreement"]
     folder.write(results, tables, "synthetic.png", "synthetic.svg", pages={})
     if check and any(claim.holds is not True for claim in claims):
@@ -116,7 +119,7 @@ def bounds(
     """Compare every bound with independent draws: 2 minutes."""
     from hammemo.paper.experiments import bounds as experiment
 
-    settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
+    settings = opt.choose_settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
     opt.say_expected(experiment.estimate_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
@@ -145,24 +148,37 @@ def wikitext(
     from hammemo.paper.experiments.report import reproduction
 
     require_matplotlib()
-    settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
+    settings = opt.choose_settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
-    task = opt.wikitext_task(data)
-    opt.say_measured("wikitext", quick=quick, share=(draws or 5) / 5, jobs=jobs)
+    task = opt.build_wikitext_task(data)
+    opt.say_expected_by_probe("wikitext", quick=quick, share=(draws or 5) / 5, jobs=jobs)
+    # Table 1: the evaluation of all draws.
     with progress_bar("Evaluating draws") as on_progress:
-        results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
+        draws_of_task = experiment.run(task, settings, jobs, on_progress)
+        results = experiment.summary(task, settings, draws_of_task)
+    # Table 2 and figure 2: how fast the methods answer.
     sample = experiment.draw_sample(task, settings, 0)
-    protocol = throughput.Protocol(timed=10, repeats=1) if quick else throughput.Protocol()
-    n_tokens, queries = len(task.vocabulary), sample.contexts["test"]
+    protocol = throughput.Protocol()
+    vocabulary_size: dict[str, Any] = {}
+    if quick:
+        protocol = throughput.Protocol(timed=10, repeats=1)
+        vocabulary_size = {"dimensions": (256,), "n_train": 50_000, "n_test": 500}
+    n_tokens = len(task.vocabulary)
+    queries = sample.contexts["test"]
     svm = next(outcome["svm"] for outcome in results["draws"] if outcome["h"] == 8)
-    methods = throughput.paper_methods(*sample.split("train", 8), n_tokens, svm)
+    X, y = sample.split("train", 8)
+    methods = throughput.paper_methods(X, y, n_tokens, svm)
     results["protocol"] = vars(protocol)
     results["inference"] = throughput.inference_table(methods, queries[:, -8:], "cpu", protocol)
     splits = {h: sample.split("train", h) for h in settings.context_lengths}
-    results["throughput"] = throughput.throughput_panel(splits, queries, n_tokens, settings.dimensions, protocol)
-    small: dict[str, Any] = {"dimensions": (256,), "n_train": 50_000, "n_test": 500} if quick else {}
+    results["throughput"] = throughput.throughput_panel(
+        splits, queries, n_tokens, settings.dimensions, protocol=protocol
+    )
+    # The accuracy on all tokens of the vocabulary.
     with progress_bar("Whole vocabulary") as on_progress:
-        results["full_vocabulary"] = experiment.whole_vocabulary(task, seed=seed, on_progress=on_progress, **small)
+        results["full_vocabulary"] = experiment.whole_vocabulary(
+            task, seed=seed, on_progress=on_progress, **vocabulary_size
+        )
     page = reproduction(results)
     wikitext_figure(results, out)
     tables = ["table", "inference", "throughput", "full_vocabulary"]
@@ -182,19 +198,24 @@ def inference(
 
     if device not in throughput.DEVICES:
         raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
-    X, y, queries, n_tokens = throughput.paper_examples(None if data is None else opt.wikitext_task(data))
-    opt.say_measured("inference")
+    task = None
+    if data is not None:
+        task = opt.build_wikitext_task(data)
+    X, y, queries, n_tokens = throughput.paper_examples(task)
+    opt.say_expected_by_probe("inference")
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
-    rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
+    protocol = throughput.Protocol(threads=threads)
+    rows = throughput.inference_table(methods, queries, device, protocol)
     lines = throughput.table_lines(rows, beside_paper=device == "cuda")
     if device == "cuda":
         lines.append("\nIn brackets the paper's figures, on an RTX 4060 Laptop GPU.")
     print_result(rows, "\n".join(lines), as_json=as_json)
 
 
-def _table_of(claims: list[Claim]) -> Table:
+def _make_table(claims: list[Claim]) -> Table:
+    """Return a table with the claims of the paper, and whether each holds."""
+    answers = {True: "yes", False: "[bold red]no[/]", None: "too few draws to say"}
     table = Table("claim", "figures", "holds")
     for claim in claims:
-        answer = {True: "yes", False: "[bold red]no[/]", None: "too few draws to say"}[claim.holds]
-        table.add_row(claim.text, claim.figures, answer)
+        table.add_row(claim.text, claim.figures, answers[claim.holds])
     return table

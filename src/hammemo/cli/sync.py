@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from hammemo.cli.console import UsageError, print_result, say_where_from, shown_facts
+from hammemo.cli.console import UsageError, describe_examples, print_result, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import ModelChange, argument, setting, switch
 from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
@@ -95,8 +95,8 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
             raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
-        with sync.opened() as opened:
-            learner, schema = opened.learner(model), given.changed(opened.rows_schema, sync.label)
+        with sync.open() as opened:
+            learner, schema = opened.learner(model), given.apply_to(opened.rows_schema, sync.label)
             if not isinstance(schema, TableSchema):
                 raise ValueError(
                     f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
@@ -116,8 +116,8 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     what = {name: getattr(synced, name) for name in ("forgotten", "learnt", "unchanged", "how")}
     state = {"stale": learner.state.stale, "position": learner.position_, "digest": digest, "out": str(target)}
     facts: dict[str, Any] = {**what, "dry_run": sync.dry_run, **opened.held_facts, **state, **evidence.facts}
-    done = f"The model holds {shown_facts(facts)}. Written to {target}" if writes else f"{model} is as it was."
-    left = opened.left_to_do(target) if writes else ""
+    done = f"The model holds {describe_examples(facts)}. Written to {target}" if writes else f"{model} is as it was."
+    left = opened.describe_pending_refit(target) if writes else ""
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 

@@ -1,4 +1,4 @@
-"""``hammemo verify``: what a model is made of, by the rows that it keeps or by those that should remain."""
+"""``hammemo verify``: compare a model with a new fit, and check its receipts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from rich.table import Table
 
-from hammemo.cli.console import UsageError, console, counted, print_error, print_json
+from hammemo.cli.console import UsageError, console, format_count, print_error, print_json
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.options import AsJson, KeyFile, Model, read_key, setting
 
@@ -24,8 +24,8 @@ _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and
 
 
 @dataclass(frozen=True)
-class Given:
-    """What is known beside the model."""
+class Evidence:
+    """What the model is compared with."""
 
     receipt: Path | None = setting("FILE", "Check the receipts in this file, and compare the last one.")
     public_key: Path | None = setting("FILE", "The operator's public key, as printed by hammemo keys public.")
@@ -35,7 +35,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out about a model.
+    """The result of a verification.
 
     Parameters
     ----------
@@ -57,16 +57,17 @@ class Verdict:
 
 
 def verify_model(
-    model: Model, given: Given, read: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
+    model: Model, evidence: Evidence, reading: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 
-    There are three results. Proven: the model equals, to the byte, one that never saw other rows. Counts proven,
-    layout or weights not refitted: hammemo refit is missing. Beyond the budget of kept rows, counts proven under the
-    given layout: the model holds these rows alone, but its layout may still depend on others.
+    There are three results. Proven: the model equals, to the byte, one that never saw other rows.
+    Counts proven, layout or weights not refitted: hammemo refit is missing. Beyond the budget of
+    kept rows, counts proven under the given layout: the model holds these rows alone, but its
+    layout may still depend on others.
 
-    Without --rows, a model is fitted to the rows that MODEL keeps: that shows that MODEL was refitted, not which rows
-    it holds. The output names what only the operator states.
+    Without --rows, a model is fitted to the rows that MODEL keeps: that shows that MODEL was
+    refitted, not which rows it holds. The output names what only the operator states.
 
     Exit with 1 if a receipt is wrong, if the model holds other rows, or if it was not refitted.
     """
@@ -74,65 +75,102 @@ def verify_model(
 
     opened = open_model(model, read_key(key_file))
     learner = opened.as_written(model)  # with the names of its columns, which are part of the digest
-    receipts = _checked_receipts(given, learner.digest())
+    receipts = _read_receipts(evidence, learner.digest())
     signed = receipts[-1] if receipts else None
-    verdict = _by_rows(opened, given, read, signed) if given.rows else _by_kept(model, learner, signed)
-    stated = _stated(given, receipts)
-    if as_json:
-        receipt = {} if signed is None else {"receipt": signed.receipt.to_json(), "public_key": signed.public_key}
-        digests = {"digest": learner.digest(), "rows": verdict.rows, "parts": learner.digest(parts=True)}
-        found = {"result": verdict.result, "sentence": verdict.sentence, **digests, "same": verdict.same}
-        print_json({**found, "stated": stated, **receipt})
+    if evidence.rows:
+        verdict = _compare_with_rows(opened, evidence, reading, signed)
     else:
-        _print(verdict, learner, signed, stated)
+        verdict = _compare_with_kept_rows(model, learner, signed)
+    statements = _list_statements(evidence, receipts)
+    if as_json:
+        facts = {
+            "result": verdict.result,
+            "sentence": verdict.sentence,
+            "digest": learner.digest(),
+            "rows": verdict.rows,
+            "parts": learner.digest(parts=True),
+            "same": verdict.same,
+            "stated": statements,
+        }
+        if signed is not None:
+            facts["receipt"] = signed.receipt.to_json()
+            facts["public_key"] = signed.public_key
+        print_json(facts)
+    else:
+        _print(verdict, learner, signed, statements)
     if verdict.problem:
         print_error(f"{model} {verdict.problem}.")
         raise typer.Exit(1)
 
 
-def _by_rows(opened: OpenModel, given: Given, read: InputOptions, signed: SignedReceipt | None) -> Verdict:
-    """Compare the model with one of the remaining rows; both without the names of columns, by which rows are read."""
+def _compare_with_rows(
+    opened: OpenModel, evidence: Evidence, reading: InputOptions, signed: SignedReceipt | None
+) -> Verdict:
+    """Compare the model with a new one of the remaining rows.
+
+    Both have no names of columns: the schema has them, and finds the values of a row by name.
+    """
     from hammemo.cli.batches import declared
     from hammemo.receipts import check_documents, check_rows
     from hammemo.receipts.verifying import Result, compare_origin
     from hammemo.sources.schemas import SequenceSchema
 
-    schema, files = read.changed(opened.rows_schema, given.label), given.rows or []
+    schema = reading.apply_to(opened.rows_schema, evidence.label)
+    files = evidence.rows or []
     if isinstance(schema, SequenceSchema):
-        named = list(schema.documents(files, read.file_format))
-        cases = [name for name, _ in named] if schema.is_log else None
-        classes = sorted(declared(opened.model)) if schema.chosen else None
-        check = check_documents(opened.model, [tokens for _, tokens in named], classes, cases)
+        cases = []
+        documents = []
+        for name, tokens in schema.documents(files, reading.file_format):
+            cases.append(name)
+            documents.append(tokens)
+        check = check_documents(
+            opened.model,
+            documents,
+            sorted(declared(opened.model)) if schema.chosen else None,
+            cases if schema.is_log else None,
+        )
     else:
-        check = check_rows(opened.model, ((batch.X, batch.y) for batch in schema.examples(files, read.file_format)))
-    sentence, elsewhere = check.sentence, "" if signed is None else compare_origin(signed.receipt)
-    if elsewhere and check.result is not Result.PROVEN:
-        sentence += f" The model was made elsewhere, and the last bits of weights may differ: {elsewhere}."
-    problem = {Result.COUNTS: _NOT_REFITTED, Result.REFUTED: "does not hold just the rows that should remain"}
-    return Verdict(check.result.value, sentence, check.rows, check.same, problem.get(check.result, ""))
+        batches = schema.examples(files, reading.file_format)
+        check = check_rows(opened.model, ((batch.X, batch.y) for batch in batches))
+    sentence = check.sentence
+    if signed is not None and check.result is not Result.PROVEN:
+        other_origin = compare_origin(signed.receipt)
+        if other_origin:
+            sentence += f" The model was made elsewhere, and the last bits of weights may differ: {other_origin}."
+    problem = ""
+    if check.result is Result.COUNTS:
+        problem = _NOT_REFITTED
+    elif check.result is Result.REFUTED:
+        problem = "does not hold just the rows that should remain"
+    return Verdict(check.result.value, sentence, check.rows, check.same, problem=problem)
 
 
-def _by_kept(path: Path, learner: Learner, signed: SignedReceipt | None) -> Verdict:
-    """Make the model again from the rows that it keeps itself."""
-    kept = learner.state.kept
-    if kept is None or not kept.holds_all:
-        sentence = f"{path} does not keep all rows that it has learnt, so it cannot be made again from them."
-        way_out = "Give the rows that should remain: --rows FILE."
+def _compare_with_kept_rows(path: Path, learner: Learner, signed: SignedReceipt | None) -> Verdict:
+    """Compare the model with a new one of the rows that it keeps itself."""
+    store = learner.state.kept
+    if store is None or not store.holds_all:
+        sentence = (
+            f"{path} does not keep all rows that it has learnt, so it cannot be made again from "
+            "them. Give the rows that should remain: --rows FILE."
+        )
         if signed is None:
-            raise ValueError(f"{sentence} {way_out}")
-        return Verdict("not made again", f"{sentence} {way_out}", 0, {})
-    mine, again = learner.digest(parts=True), learner.snapshot().refit().digest(parts=True)
-    same, rows = {part: mine[part] == again[part] for part in mine}, counted(len(kept), "distinct row")
+            raise ValueError(sentence)
+        return Verdict("not made again", sentence, 0, {})
+    digests = learner.digest(parts=True)
+    refitted_digests = learner.snapshot().refit().digest(parts=True)
+    same = {part: digest == refitted_digests[part] for part, digest in digests.items()}
+    rows = format_count(len(store), "distinct row")
     if all(same.values()):
-        return Verdict("refitted", f"The model is what fit makes of the {rows} that it keeps.", len(kept), same)
+        sentence = f"The model is what fit makes of the {rows} that it keeps."
+        return Verdict("refitted", sentence, len(store), same)
     sentence = f"The model is not what fit makes of the {rows} that it keeps."
-    return Verdict("not refitted", sentence, len(kept), same, _NOT_REFITTED)
+    return Verdict("not refitted", sentence, len(store), same, problem=_NOT_REFITTED)
 
 
-def _checked_receipts(given: Given, digest: str) -> list[SignedReceipt]:
-    """Return the receipts of the file, checked; none where no file is given."""
-    if given.receipt is None:
-        if given.public_key is not None:
+def _read_receipts(evidence: Evidence, digest: str) -> list[SignedReceipt]:
+    """Return the receipts of the file, checked; none if no file is named."""
+    if evidence.receipt is None:
+        if evidence.public_key is not None:
             raise UsageError("--public-key is for a receipt: name its file with --receipt.")
         return []
     from hammemo.receipts import ReceiptFile
@@ -140,31 +178,39 @@ def _checked_receipts(given: Given, digest: str) -> list[SignedReceipt]:
     from hammemo.receipts.verifying import check_receipts
 
     require_ed25519()
-    key = None if given.public_key is None else public_key_of(given.public_key.read_bytes())
-    file = ReceiptFile(given.receipt)
+    public_key = None
+    if evidence.public_key is not None:
+        public_key = public_key_of(evidence.public_key.read_bytes())
+    file = ReceiptFile(evidence.receipt)
     file.refuse_waiting()
     receipts = file.read()
-    check_receipts(receipts, digest, key, where=str(given.receipt))
+    check_receipts(receipts, digest, public_key, where=str(evidence.receipt))
     return receipts
 
 
-def _stated(given: Given, receipts: list[SignedReceipt]) -> list[str]:
+def _list_statements(evidence: Evidence, receipts: list[SignedReceipt]) -> list[str]:
     """Return what is not proven, but stated by the operator."""
-    found = [] if given.rows else ["that the rows it keeps are those that should remain (check it with --rows FILE)"]
+    statements = []
+    if not evidence.rows:
+        statements.append("that the rows it keeps are those that should remain (check it with --rows FILE)")
     if not receipts:
-        return found
-    signed, receipt = receipts[-1], receipts[-1].receipt
-    removed = f"{counted(receipt.rows, 'row')} and {counted(receipt.labels, 'label')}"
-    found.append(f"that request {receipt.request} removed {removed}, the time {receipt.time}, and the model before")
-    found += [f"that the backup {name} holds the rows until {expires}" for name, expires in receipt.backups]
+        return statements
+    signed = receipts[-1]
+    receipt = signed.receipt
+    removed = f"{format_count(receipt.rows, 'row')} and {format_count(receipt.labels, 'label')}"
+    statements.append(
+        f"that request {receipt.request} removed {removed}, the time {receipt.time}, and the model before"
+    )
+    for name, expires in receipt.backups:
+        statements.append(f"that the backup {name} holds the rows until {expires}")
     if receipts[0].receipt.previous is not None:
-        found.append(f"the receipts before line 1 of {given.receipt}, which are not in the file")
-    if given.public_key is None:
-        found.append(f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)")
-    return found
+        statements.append(f"the receipts before line 1 of {evidence.receipt}, which are not in the file")
+    if evidence.public_key is None:
+        statements.append(f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)")
+    return statements
 
 
-def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, stated: list[str]) -> None:
+def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, statements: list[str]) -> None:
     if verdict.same:
         table = Table("part", "digest", "made again from the rows")
         for part, digest in learner.digest(parts=True).items():
@@ -175,5 +221,5 @@ def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, sta
     typer.echo(verdict.sentence)
     if signed is not None:
         typer.echo(f"The receipt of request {signed.receipt.request} is signed, and is about this model.")
-    for what in stated:
-        typer.echo(f"Only stated by the operator: {what}.")
+    for statement in statements:
+        typer.echo(f"Only stated by the operator: {statement}.")

@@ -15,12 +15,10 @@ from hammemo.edits.settings import most_kept, seed_of
 from hammemo.files.descriptions import naming_parameter
 from hammemo.kernels import AutoSites
 from hammemo.kernels.sites import MAX_POSITIONS
-from hammemo.memories import Gaussian, Hashed, Tiered
 from hammemo.memories.secret_keys import check_secret
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.tasks.labels.automatic import make_kernel
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from hammemo.edits.state import AnyState
@@ -126,9 +124,9 @@ def _check_secrets(memory: Memory | None, fitted: Memory | None) -> None:
 
 def _check_readable(vote: Vote, memory: Memory) -> None:
     """Refuse a memory that does not keep what a vote reads."""
-    if isinstance(vote, LogLinear) and not memory.keeps_rows():
+    if vote.needs_rows and not memory.keeps_rows():
         raise ValueError(f"{vote!r} reads rows of counts, which memory={memory!r} does not keep")
-    if vote.needs_exact_rows and isinstance(memory, (Hashed, Gaussian, Tiered)):
+    if vote.needs_exact_rows and not memory.has_exact_rows:
         raise ValueError(
             f"{vote!r} reads rows of exact counts, which memory={memory!r} does not keep"
         )

@@ -84,6 +84,9 @@ class Memory(Versioned, BaseEstimator, ABC):
     keeps_free_sites: bool = False
     """Whether it counts sites without a position, such as a bag."""
 
+    has_exact_rows: ClassVar[bool] = True
+    """Whether its rows of counts, if its reader has some, are those of an exact memory."""
+
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""
 

@@ -66,6 +66,8 @@ class Tiered(InSegments):
     sketch_: Hashed
     exact_: Exact
 
+    has_exact_rows = False
+
     def __init__(self, sketch: Hashed | None = None, exact: Exact | None = None) -> None:
         self.sketch = sketch
         self.exact = exact

@@ -41,6 +41,9 @@ class Vote(BaseEstimator, ABC):
     reads_free_sites: ClassVar[bool] = False
     """Whether it reads sites without a position, such as a bag."""
 
+    needs_rows: ClassVar[bool] = False
+    """Whether it reads rows of counts, exact or of a sketch."""
+
     needs_exact_rows: ClassVar[bool] = False
     """Whether it reads exact counts only, no sketch of them."""
 

@@ -150,6 +150,7 @@ class LogLinear(Vote):
 
     has_probabilities = True
     reads_free_sites = True
+    needs_rows = True
 
     def with_class_weight(self, class_weight: Any) -> LogLinear:
         """Return this vote with class weights, checked."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, counted, print_result
+from hammemo.cli.console import UsageError, format_count, print_result
 from hammemo.cli.options import flag, option
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def restore_files(
 
 def _describe_restored(restored: Restored) -> str:
     erased = (
-        f" {counted(restored.erased, 'subject')} erased since the backup."
+        f" {format_count(restored.erased, 'subject')} erased since the backup."
         if restored.erased
         else ""
     )

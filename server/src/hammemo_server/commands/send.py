@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, T
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import UsageError, check_writable, counted, print_result, progress_bar
+from hammemo.cli.console import UsageError, check_writable, format_count, print_result, progress_bar
 from hammemo.cli.options import flag, option
 from hammemo_server.commands.sent_files import SentFiles  # noqa: TC001  (as above)
 
@@ -128,13 +128,12 @@ def send_files(
     base = sending.op or uuid.uuid4().hex
     sent = _send_edits(url, model, source, sending, base=base)
     facts = {f"{source.unit}s": sent.rows, "version": sent.version, "id": base}
-    sentence = (
-        f"{counted(sent.rows, source.unit)} {sending.verb}; the model has version {sent.version}."
-    )
+    rows = format_count(sent.rows, source.unit)
+    sentence = f"{rows} {sending.verb}; the model has version {sent.version}."
     if sending.receipt is not None:
         _write_receipts(sending.receipt, sent.receipts)
         facts["receipts"] = str(sending.receipt)
-        sentence += f" {counted(len(sent.receipts), 'receipt')} in {sending.receipt}."
+        sentence += f" {format_count(len(sent.receipts), 'receipt')} in {sending.receipt}."
     print_result(facts, sentence, as_json=as_json)
 
 
@@ -175,7 +174,7 @@ def _send_edits(url: str, model: str, source: SentFiles, sending: Sending, *, ba
                 sent.version = done.version
                 sent.receipts.append(done.receipt)
         except ServerError as error:
-            so_far = f"{counted(sent.rows, source.unit)} of id {base} are done"
+            so_far = f"{format_count(sent.rows, source.unit)} of id {base} are done"
             raise ValueError(
                 f"{error} {so_far}; send the rest with --id {base}, or repeat all."
             ) from error

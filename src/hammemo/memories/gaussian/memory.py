@@ -113,6 +113,7 @@ class Gaussian(Memory):
 
     _bound: int | None
 
+    has_exact_rows = False
     given_codes: ClassVar[dict[str, str]] = {
         "token_codes": "codes",
         "label_codes": "output_codes",

@@ -194,6 +194,8 @@ class Hashed(Memory):
     _counts: LabelCounts
     previous_tables: PreviousTable | None = None
 
+    has_exact_rows = False
+
     def __init__(
         self,
         buckets: int | Sequence[int] = 2048,
