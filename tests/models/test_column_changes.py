@@ -17,7 +17,7 @@ from hammemo.edits.take_choice import take_choice
 from hammemo.kernels import AutoSites
 from hammemo.memories import Exact
 from hammemo.memories.errors import LayoutError, NotStoredError
-from hammemo.tokens.column_evidence import Evidence, converted
+from hammemo.tokens.column_evidence import Evidence, convert_kinds
 from hammemo.tokens.column_kinds import ColumnKind, ColumnType
 from hammemo.tokens.column_letters import decode_runs, encode_letters
 from hammemo.tokens.contexts import Contexts
@@ -295,7 +295,7 @@ def test_what_rows_show_is_what_their_values_show(seed: int) -> None:
         column[column == float("inf")] = 0.5  # no name is infinite
     for kernel in ("auto", "positional"):  # a given kernel reads whole numbers as names
         shown = Evidence.of_columns([column], has_types=kernel == "auto")
-        kinds = shown.kinds(None)
+        kinds = shown.decide_kinds(None)
         clf = MemoryClassifier(kernel, keep=True).fit(column[:, None], list("abababab"))
         assert clf.state.columns.kinds == kinds
         assert clf.state.kept is not None
@@ -321,7 +321,7 @@ def test_files_with_types_that_cannot_be_are_refused() -> None:
         with pytest.raises(ValueError, match="types of its columns"):
             decode_runs(packed, 2, ColumnType)
     with pytest.raises(ValueError, match="Column 'x' holds names, which cannot become numbers"):
-        converted(Contexts.of([["a"]]), (ColumnKind.NAMES,), (ColumnKind.NUMBERS,), "token", ["x"])
+        convert_kinds(Contexts.of([["a"]]), (ColumnKind.NAMES,), (ColumnKind.NUMBERS,), "token", ["x"])
 
 
 @pytest.mark.parametrize("params", [{}, {"memory": Exact(), "keep": "digests", "vote": "sum"}])

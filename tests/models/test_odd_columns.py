@@ -17,7 +17,7 @@ from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.column_kinds import NUMBERS, ColumnKind
 from hammemo.tokens.column_letters import encode_letters
-from hammemo.tokens.column_values import ordered_values, table_columns, tokens_of
+from hammemo.tokens.column_values import read_ordered, table_columns, tokens_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def test_not_a_number_of_any_type_is_missing() -> None:
         1.5,
         np.finfo(float).max,
     ]
-    assert np.isnan(ordered_values(column, ColumnKind.NUMBERS, "Column 0"))[:6].all()
+    assert np.isnan(read_ordered(column, ColumnKind.NUMBERS, "Column 0"))[:6].all()
     assert kinds(table(price=[Decimal("NaN"), *map(Decimal, range(N - 1))])) == "nsn"
     columns = table_columns([[10**400], [0.5]])
     assert columns is not None

@@ -11,7 +11,7 @@ import pytest
 from hammemo import MemoryClassifier
 from hammemo._arrays.checked import StoredArrays
 from hammemo.stores.kept_rows import KeptRows
-from hammemo.tokens.contexts import Examples, joined_examples
+from hammemo.tokens.contexts import Examples, join_examples
 
 
 @pytest.mark.parametrize("name", ["counts", "digest_counts"])
@@ -51,9 +51,9 @@ def test_the_mean_length_of_documents_with_many_copies() -> None:
 
 def test_batches_that_wrap_together_are_refused() -> None:
     one = Examples.of([["a"]], ["x"], [2**53 - 1])
-    assert int(joined_examples([one] * 255).multiplicity.sum()) == 255 * (2**53 - 1)
+    assert int(join_examples([one] * 255).multiplicity.sum()) == 255 * (2**53 - 1)
     with pytest.raises(ValueError, match="2\\^61 rows or more"):
-        joined_examples([one] * 257)
+        join_examples([one] * 257)
 
 
 def test_kept_rows_hold_as_many_copies_as_a_model_may() -> None:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, MemoryRegressor
 from hammemo.tokens.column_letters import encode_letters
-from hammemo.tokens.user_input import CheckedRows, asked_contexts
+from hammemo.tokens.user_input import CheckedRows, read_question
 
 if TYPE_CHECKING:
     from hammemo.tokens.contexts import Contexts
@@ -252,7 +252,7 @@ def read(model: str, X: Any) -> dict[str, Any]:
         warnings.simplefilter("ignore", UserWarning)  # hints are tested elsewhere
         learned = CheckedRows.from_user(estimator, rules, None, X, targets)
         forgotten = CheckedRows.from_user(estimator, rules, learned.columns, X, targets)
-        asked = asked_contexts(estimator, rules, learned.columns, X)
+        asked = read_question(estimator, rules, learned.columns, X)
     return {
         "kinds": encode_letters(learned.columns.kinds),
         "types": learned.columns.types,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, windows
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, token_array, whole_multiplicity
-from hammemo.tokens.missing import filled
+from hammemo.tokens.missing import fill_missing
 from hammemo.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.quick
@@ -317,7 +317,7 @@ FRAMES_WITH_A_GAP: dict[str, Any] = {
 @given(numbers=st.lists(ints | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1]), min_size=1, max_size=4))
 @randomly
 def test_whole_numbers_stay_exact_beside_a_missing_value(frame: Any, numbers: list[int]) -> None:
-    values = filled(token_array(frame([*numbers, None])), "token")
+    values = fill_missing(token_array(frame([*numbers, None])), "token")
     assert [int(value) for value in values[:-1, 0]] == numbers
     assert values[-1, 0] == "<missing>"
 

@@ -29,7 +29,7 @@ def of(texts: list[str | None]) -> TextEvidence:
 def test_evidence_is_a_sum_over_rows(first: list[str | None], more: list[str | None]) -> None:
     whole = of([*first, *more])
     assert of(first).plus(of(more)) == of(more).plus(of(first)) == whole == of([*more, *first][::-1])
-    assert TextEvidence.from_packed(json.loads(json.dumps(whole.packed()))) == whole
+    assert TextEvidence.from_packed(json.loads(json.dumps(whole.pack()))) == whole
 
 
 @pytest.mark.parametrize(

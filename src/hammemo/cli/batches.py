@@ -25,7 +25,7 @@ from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchem
 from hammemo.tasks.labels.automatic import chooses_sites, make_vote, stream_kernel
 from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.column_evidence import Evidence
-from hammemo.tokens.contexts import check_column_names, joined
+from hammemo.tokens.contexts import check_column_names, join_tokens
 from hammemo.tokens.labels import most_frequent_labels
 from hammemo.tokens.text_evidence import UNKNOWN
 
@@ -208,7 +208,7 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
     if fresh and isinstance(schema, TableSchema):
         columns = read[0].columns
         check_column_names(columns)
-        X, y = joined([batch.X for batch in read]), joined([batch.y for batch in read])
+        X, y = join_tokens([batch.X for batch in read]), join_tokens([batch.y for batch in read])
         with numeric_columns(model, kinds), name_columns_in_warnings(columns):
             model.fit(X, y)
         declare_types(model, _types_of(X, kinds))

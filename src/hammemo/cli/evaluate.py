@@ -131,7 +131,7 @@ def _read_rows(
     """
     from hammemo.evaluation.splits import TableMaterial
     from hammemo.sources.kinds import ordered_columns
-    from hammemo.tokens.contexts import joined
+    from hammemo.tokens.contexts import join_tokens
 
     set_table_parameters(model, schema)
     contexts: list[Any] = []
@@ -152,8 +152,8 @@ def _read_rows(
     if not n_rows:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
     material = TableMaterial(
-        joined(contexts),
-        joined(labels),
+        join_tokens(contexts),
+        join_tokens(labels),
         None if schema.time is None else moments,
         is_target=schema.is_target,
     )

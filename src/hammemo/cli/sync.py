@@ -135,7 +135,7 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
 
     from hammemo.cli.batches import with_decided_columns
     from hammemo.sources.kinds import merged_kinds
-    from hammemo.tokens.contexts import joined
+    from hammemo.tokens.contexts import join_tokens
 
     batches = list(schema.examples(sources, file_format))
     if not batches:
@@ -144,7 +144,7 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
     for batch in batches:
         kinds = merged_kinds(kinds, batch.kinds)
     schema = with_decided_columns(schema, kinds, batches[0].formats)
-    return _TableRows(schema, joined([batch.X for batch in batches]), joined([batch.y for batch in batches]))
+    return _TableRows(schema, join_tokens([batch.X for batch in batches]), join_tokens([batch.y for batch in batches]))
 
 
 def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.memories.errors import LayoutError
-from hammemo.tokens.column_evidence import Evidence, asked_columns, converted, holds_time, is_time
+from hammemo.tokens.column_evidence import Evidence, convert_kinds, find_number_columns, holds_time, is_time
 from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
 from hammemo.tokens.column_values import table_columns
 from hammemo.tokens.contexts import Examples, refuse_masked
@@ -52,7 +52,7 @@ def asked(settings: ReadingRules, columns: Columns) -> Asked:
     is_list = isinstance(numeric, (Sequence, np.ndarray)) and not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
         return {j for j, kind in enumerate(columns.kinds) if kind.is_ordered}
-    return asked_columns(numeric, columns.list_names(), columns.n)
+    return find_number_columns(numeric, columns.list_names(), columns.n)
 
 
 def can_decide(state: AnyState) -> bool:
@@ -69,7 +69,7 @@ def undecided(settings: ReadingRules, columns: Columns) -> Columns:
     if settings.numeric is None:
         return replace(columns, types=None, zones={})
     nothing = Evidence((_UNTYPED,) * columns.n, (_NO_VALUES,) * columns.n)
-    return columns.with_types_of(nothing).with_kinds(nothing.kinds(asked(settings, columns)))
+    return columns.with_types_of(nothing).with_kinds(nothing.decide_kinds(asked(settings, columns)))
 
 
 def check_numeric(settings: ReadingRules, state: AnyState) -> None:
@@ -103,7 +103,7 @@ def decided_by_rows(settings: ReadingRules, columns: Columns, store: ModelStore)
     if columns.types is None:
         return columns, store
     shown = Evidence.of_rows(columns.types, rows_of(store).contexts, columns.zones)
-    kinds = shown.kinds(asked(settings, columns))
+    kinds = shown.decide_kinds(asked(settings, columns))
     columns = columns.with_types_of(shown)
     return (columns, store) if kinds == columns.kinds else with_kinds(settings, columns, store, kinds)
 
@@ -119,7 +119,7 @@ def decided_by_tables(settings: ReadingRules, state: AnyState, tables: Iterable[
         listed = table_columns(X)
         if listed is not None and len(listed) == len(found.types):
             found = Evidence(found.types, found.plus(evidence_of(settings, X, listed)).contents)
-    return columns.with_kinds(found.kinds(asked(settings, columns)))
+    return columns.with_kinds(found.decide_kinds(asked(settings, columns)))
 
 
 def with_kinds(
@@ -135,7 +135,7 @@ def as_kinds(
     settings: ReadingRules, columns: Columns, examples: Examples, before: ColumnKinds, after: ColumnKinds
 ) -> Examples:
     """Return examples whose columns were of some kinds as of other kinds."""
-    contexts = converted(examples.contexts, before, after, settings.missing, columns.list_names())
+    contexts = convert_kinds(examples.contexts, before, after, settings.missing, columns.list_names())
     return replace(examples, contexts=contexts)
 
 
@@ -153,14 +153,14 @@ def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: boo
     if not listed or len(listed) != columns.n:
         return columns  # what is wrong with it is said where it is learnt
     shown, numbers, before = evidence_of(settings, X, listed), asked(settings, columns), columns.kinds
-    if not _may_change(shown, columns, shown.kinds(numbers)):
+    if not _may_change(shown, columns, shown.decide_kinds(numbers)):
         return columns
     held = evidence(state)
     together = held.plus(shown)
     empty = [content is _NO_VALUES for content in held.contents]
     after = list(before)
     first_names = set()
-    for j, new in enumerate(together.kinds(numbers)):
+    for j, new in enumerate(together.decide_kinds(numbers)):
         can_change = choose or holds_time(listed[j]) or (numbers is not None and j in numbers)
         if (choose and before[j] is ColumnKind.NAMES) or (empty[j] and can_change):
             after[j] = new
@@ -220,7 +220,7 @@ def like_layout(
 
 def kinds_of_both(mine: ColumnKinds, theirs: ColumnKinds, together: Evidence, numbers: Asked) -> ColumnKinds:
     """Return the kinds of the columns of two models."""
-    return tuple(map(_kind_of_both, mine, theirs, together.kinds(numbers), together.contents))
+    return tuple(map(_kind_of_both, mine, theirs, together.decide_kinds(numbers), together.contents))
 
 
 def _kind_of_both(mine: ColumnKind, theirs: ColumnKind, together: ColumnKind, content: ColumnContent) -> ColumnKind:

@@ -13,7 +13,7 @@ from hammemo.explain.explanations import one_context
 from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.column_values import is_own_token, tokens_of
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.missing import filled_tokens
+from hammemo.tokens.missing import fill_tokens
 from hammemo.tokens.vocabulary import as_token
 from hammemo.tokens.wide_tables import pack_table
 
@@ -88,7 +88,7 @@ def read_row(
         raise ValueError(f"The model was fitted on rows of {columns.n} values; this has {len(context)}.")
     kinds = columns.kinds
     if not columns.has_ordered:
-        return filled_tokens(context, settings.missing)
+        return fill_tokens(context, settings.missing)
     if columns.packed:
         packed: list[Any] = pack_table([list(context)], settings.missing, columns.list_names())[0].tolist()
         return packed

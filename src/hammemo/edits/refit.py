@@ -11,7 +11,7 @@ from hammemo.edits.fit import fit_batch, fit_stored, start
 from hammemo.edits.state import EVERYTHING_FITTED, WEIGHTS_FITTED, ModelState
 from hammemo.edits.task import L, M, RowBatch, V
 from hammemo.stores.digest_store import Digests, DigestStore
-from hammemo.tokens.contexts import joined_examples
+from hammemo.tokens.contexts import join_examples
 from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def refit_to(
     columns = decided_by_tables(settings, state, [X for X, _ in pairs])
     state = state.with_changes(columns=columns)
     batches = _Batches(settings, pairs, read, state)
-    examples = joined_examples([batch.examples for batch in batches])
+    examples = join_examples([batch.examples for batch in batches])
     batch = RowBatch(examples, columns, batches.target_dtype, state.declared)
     return fit_batch(settings, batch, state.seed).with_changes(**state.carried)
 

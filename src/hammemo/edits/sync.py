@@ -21,10 +21,10 @@ from hammemo.edits.learn import admit, learn
 from hammemo.edits.refit import refit as refit_state
 from hammemo.stores.digest_store import DigestStore
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.contexts import Examples, joined_examples
+from hammemo.tokens.contexts import Examples, join_examples
 from hammemo.tokens.distinct import distinct_order, example_words
 from hammemo.tokens.missing import MISSING
-from hammemo.tokens.user_input import CheckedRows, joined_rows
+from hammemo.tokens.user_input import CheckedRows, join_rows
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import aware_time
 
@@ -173,7 +173,7 @@ def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
 
 def _by_rows(kept: KeptRows, rows: Examples) -> Difference:
     held = kept.examples()
-    both = joined_examples([held, rows])
+    both = join_examples([held, rows])
     words = np.concatenate([kept.base.words, example_words(rows, kept.seed)])
     order, firsts = distinct_order(both.contexts.ranks, both.label_ranks, words)
     times = np.concatenate([-held.multiplicity, rows.multiplicity])[order]
@@ -205,7 +205,7 @@ def compare(
     """
     for X, _, _ in batches:
         state = admit(settings, state, X)
-    rows = joined_rows([read(X, y, state, weight) for X, y, weight in batches])
+    rows = join_rows([read(X, y, state, weight) for X, y, weight in batches])
     if not rows.counts.all():
         rows = rows[rows.counts > 0]
     return state, rows, difference(state.store, rows.examples())

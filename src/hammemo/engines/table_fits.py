@@ -264,7 +264,7 @@ class Findings:
     def pack(self) -> Arrays:
         """Return all of it as arrays, for other processes and for files; `unpack` undoes it."""
         facts = [
-            [column.packed() for column in self.evidence],
+            [column.pack() for column in self.evidence],
             self.truths,
             self.names,
             "" if self.token_types is None else encode_letters(self.token_types.types),

@@ -40,7 +40,7 @@ from hammemo.tasks.labels.streams import Stream
 from hammemo.tasks.labels.task import LABELS
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.token_types import warn_once
-from hammemo.tokens.user_input import asked_contexts
+from hammemo.tokens.user_input import read_question
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import Vote
 
@@ -745,7 +745,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""
         state = self.state
         columns = state.columns
-        contexts = asked_contexts(self, self.settings(), columns, state.cut(X))
+        contexts = read_question(self, self.settings(), columns, state.cut(X))
         if columns.token_types is not None:
             differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self)["_columns_warned_of"])

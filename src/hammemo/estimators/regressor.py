@@ -27,7 +27,7 @@ from hammemo.tasks.numbers.vote import NumberVote
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.token_types import warn_once
-from hammemo.tokens.user_input import asked_contexts
+from hammemo.tokens.user_input import read_question
 from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         version = self.now()
         state, found = version.state, []
         for some in row_slices(X):
-            contexts = asked_contexts(version, version.settings(), state.columns, some)
+            contexts = read_question(version, version.settings(), state.columns, some)
             learnt = state.columns.token_types
             if learnt is not None:
                 differences = learnt.differences(contexts, state.columns.names, state.columns.kinds)

@@ -27,7 +27,7 @@ from hammemo.edits.forget import forget
 from hammemo.edits.learn import admit, learn
 from hammemo.estimators.learners import Learner
 from hammemo.tasks.labels.answer import Answering, ModelView
-from hammemo.tokens.contexts import Examples, joined_examples
+from hammemo.tokens.contexts import Examples, join_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -293,7 +293,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             model: Any = self.estimator_
             settings, state, now = model.settings(), model.state, model.state.columns
             rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.kinds, now.kinds) for gone in fallen]
-            left = forget(settings, state, joined_examples(rows), is_known=True)  # by the window
+            left = forget(settings, state, join_examples(rows), is_known=True)  # by the window
             take_state(model, left)
 
     def __sklearn_tags__(self) -> Any:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from hammemo._lazy import explain_missing
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.column_values import ordered_values
+from hammemo.tokens.column_values import read_ordered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,9 +93,9 @@ class LightGBM(BaseEstimator):
 
 def _read_ordered(column: Array) -> Floats:
     """Return a column of numbers, or one of dates as numbers."""
-    numbers = ordered_values(column, ColumnKind.NUMBERS, "A column")
+    numbers = read_ordered(column, ColumnKind.NUMBERS, "A column")
     if np.isnan(numbers).all():
-        return ordered_values(column, ColumnKind.DATES, "A column")
+        return read_ordered(column, ColumnKind.DATES, "A column")
     return numbers
 
 

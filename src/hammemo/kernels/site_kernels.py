@@ -38,7 +38,7 @@ from hammemo.kernels.sites import (
     make_sparse_rows,
 )
 from hammemo.tokens.contexts import token_array
-from hammemo.tokens.user_input import TOKEN_RULES, asked_contexts, taken_columns
+from hammemo.tokens.user_input import TOKEN_RULES, get_fitted_columns, read_question
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
@@ -438,7 +438,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
         """Collect what each site holds in the contexts of X."""
-        contexts = asked_contexts(self, TOKEN_RULES, None, X)
+        contexts = read_question(self, TOKEN_RULES, None, X)
         names = getattr(self, "feature_names_in_", None)
         kernel = (self.kernel or PositionalHamming()).with_positions(names)
         self.sites_ = kernel.resolve(contexts.h)
@@ -454,7 +454,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
         X : (m, h); returned : (m, number of distinct site values seen by fit)
         """
         check_is_fitted(self)
-        contexts = asked_contexts(self, TOKEN_RULES, taken_columns(self), X)
+        contexts = read_question(self, TOKEN_RULES, get_fitted_columns(self), X)
         columns = find_sites(contexts.ranks_in(self.vocabulary_), self.sites_, self.tuples_)
         weights = self.sites_.weights / self.sites_.total_weight
         values = np.ones(len(weights))

@@ -47,7 +47,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.integers import find_sorted, narrow, unique_ranks
 from hammemo.tokens.labels import classes_array, top_columns
-from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, asked_contexts, taken_columns
+from hammemo.tokens.user_input import TOKEN_RULES, CheckedRows, get_fitted_columns, read_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,9 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _answers(self, X: Any, answer: Callable[[Floats], Array]) -> Array:
         check_is_fitted(self)
-        ranks = asked_contexts(self, TOKEN_RULES, taken_columns(self), X).ranks_in(self.vocabulary_)
+        ranks = read_question(self, TOKEN_RULES, get_fitted_columns(self), X).ranks_in(
+            self.vocabulary_
+        )
         step = max(1, _CHUNK_NUMBERS // len(self.classes_))
         return np.concatenate(
             [answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)]

@@ -47,9 +47,9 @@ from hammemo.sources.kinds import Typing, evidence_of_values
 from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
 from hammemo.sources.reading_notes import read_date_formats, read_na
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.column_values import ordered_values, with_large_numbers
+from hammemo.tokens.column_values import read_ordered, with_large_numbers
 from hammemo.tokens.date_formats import ISO, choose_format, formats_of, read_date
-from hammemo.tokens.missing import filled_column, is_missing
+from hammemo.tokens.missing import fill_column, is_missing
 from hammemo.tokens.text_evidence import NA_TEXTS, is_blank_or_na, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -155,7 +155,7 @@ class Batch:
             return values
         if missing is None or missing == "refuse":
             self._refuse_missing(name, int(np.flatnonzero(lacking)[0]), missing)
-        return filled_column(values, lacking, missing)
+        return fill_column(values, lacking, missing)
 
     def ordered(self, name: str, reading: OrderedReading) -> Array:
         """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
@@ -169,7 +169,7 @@ class Batch:
         if is_text.any():  # a text of another format is no date here, though it may be one elsewhere
             plain = values.copy()
             plain[is_text] = None
-        numbers = ordered_values(plain, reading.kind, f"Column {name!r}")
+        numbers = read_ordered(plain, reading.kind, f"Column {name!r}")
         lacking = np.isnan(numbers)
         for row in np.flatnonzero(lacking).tolist():
             if not is_missing(values[row]):
@@ -200,7 +200,7 @@ class Batch:
     def targets(self, name: str, na: Collection[str]) -> Floats:
         """Return a column of numbers that are to be predicted: every row needs one."""
         values = self._read_texts(name, OrderedReading(ColumnKind.NUMBERS, na=na))
-        numbers = ordered_values(values, ColumnKind.NUMBERS, f"Column {name!r}")
+        numbers = read_ordered(values, ColumnKind.NUMBERS, f"Column {name!r}")
         for row in np.flatnonzero(~np.isfinite(numbers)).tolist():
             if is_missing(values[row]):
                 self._refuse_missing(name, row, None)

@@ -46,7 +46,7 @@ from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.stores.kept import Kept, LayeredCounts, ModelStore
 from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
-from hammemo.tokens.hashing import feature_words, joined_digests, key_words, vocabulary_words
+from hammemo.tokens.hashing import feature_words, join_digests, key_words, vocabulary_words
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Digester:
         data = rows.tobytes()
         width = rows.shape[1] * rows.itemsize
         row_bytes = (data[at : at + width] for at in range(0, len(data), width))
-        return _as_words(joined_digests(self._start, row_bytes))
+        return _as_words(join_digests(self._start, row_bytes))
 
     def of_row(self, tokens: Sequence[Any], label: Any) -> bytes:
         """Return the digest of one example, whose tokens are canonical."""
@@ -98,7 +98,7 @@ class Digester:
         for token in tokens:
             words += _NO_TOKEN_WORDS if token == NO_TOKEN else feature_words(token)
         words += feature_words(label)
-        return joined_digests(self._start, [struct.pack(f"<{len(words)}Q", *words)])
+        return join_digests(self._start, [struct.pack(f"<{len(words)}Q", *words)])
 
 
 @dataclass(frozen=True, eq=False)

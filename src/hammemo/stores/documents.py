@@ -20,7 +20,7 @@ from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.stores.kept import EVERYTHING
 from hammemo.stores.kept_rows import MOST_TOKENS
-from hammemo.tokens.contexts import joined
+from hammemo.tokens.contexts import join_tokens
 from hammemo.tokens.distinct import token_words
 from hammemo.tokens.hashing import key_words, mix
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, factorize
@@ -445,7 +445,7 @@ class DocumentCutter:
 
     def finish(self) -> Iterator[Documents]:
         """Yield what is left of the present document."""
-        tokens = joined(self._open)
+        tokens = join_tokens(self._open)
         if self._is_long:
             length = np.array([self._length], np.int64)
             document = replace(
@@ -466,13 +466,13 @@ class DocumentCutter:
         # the hash of a long document is added up token by token
         new = tokens
         if not self._is_long:
-            new = joined(self._open)
+            new = join_tokens(self._open)
         vocabulary, ranks = factorize(new)
         places = np.arange(self._length - len(new), self._length)
         hashes = _hash_places(token_words(vocabulary, self._seed)[ranks], places, self._seed)
         self._sum = np.add.reduce(np.append(hashes, self._sum))
         self._is_long = True
-        open_tokens = joined(self._open)
+        open_tokens = join_tokens(self._open)
         size = max(PIECE, self._h)
         while len(open_tokens) - self._n_context > size:
             yield self._piece(open_tokens[: self._n_context + size])

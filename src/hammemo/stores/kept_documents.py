@@ -53,7 +53,7 @@ from hammemo.stores.documents import (
 )
 from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, highest_threshold
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
-from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, joined
+from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, join_tokens
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.hashing import mix
 from hammemo.tokens.stream_blocks import Block, case_words, with_cases
@@ -340,7 +340,7 @@ class KeptDocuments(Kept):
         """Return lists of events as documents."""
         if not lists:
             return NONE
-        tokens, ranks = factorize(joined(lists))
+        tokens, ranks = factorize(join_tokens(lists))
         lengths = np.array(list(map(len, lists)), np.int64)
         return Documents.of(tokens, ranks, lengths, way, seed=self.seed, cases=cases)
 

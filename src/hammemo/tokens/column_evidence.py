@@ -55,7 +55,7 @@ class Evidence:
     >>> fractions = [np.array([0.5, 4.0]), np.array(["a", None], object)]
     >>> first = Evidence.of_columns(whole, has_types=False)
     >>> together = first.plus(Evidence.of_columns(fractions, has_types=False))
-    >>> [kind.word for kind in together.kinds(None)], [how.name for how in together.types]
+    >>> [kind.word for kind in together.decide_kinds(None)], [how.name for how in together.types]
     (['numbers', 'names'], ['TYPED', 'UNTYPED'])
     """
 
@@ -122,7 +122,7 @@ class Evidence:
         zones.update(self.zones)
         return Evidence(types, contents, zones)
 
-    def kinds(self, asked: Asked) -> ColumnKinds:
+    def decide_kinds(self, asked: Asked) -> ColumnKinds:
         """Return the kind of each column."""
         kinds = []
         for j, (how, content) in enumerate(zip(self.types, self.contents, strict=True)):
@@ -247,15 +247,15 @@ def _is_fraction(value: Any) -> bool:
     return not number.is_integer() or (abs(number) >= LARGEST and not isinstance(value, int))
 
 
-def asked_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
+def find_number_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> Asked:
     """Return the places of the columns that `numeric` says are numbers; None for "auto".
 
     Examples
     --------
-    >>> from hammemo.tokens.column_evidence import asked_columns
-    >>> asked_columns(["b", 0], ["a", "b"], 2), asked_columns("none", None, 2)
+    >>> from hammemo.tokens.column_evidence import find_number_columns
+    >>> find_number_columns(["b", 0], ["a", "b"], 2), find_number_columns("none", None, 2)
     ({0, 1}, set())
-    >>> asked_columns("auto", None, 2) is None
+    >>> find_number_columns("auto", None, 2) is None
     True
     """
     if isinstance(numeric, str) and numeric in ("auto", "none"):
@@ -295,10 +295,10 @@ def column_kinds(
     ['numbers', 'names']
     """
     evidence = Evidence.of_columns(columns, has_types=has_types)
-    return evidence.kinds(asked_columns(numeric, names, len(columns)))
+    return evidence.decide_kinds(find_number_columns(numeric, names, len(columns)))
 
 
-def converted(
+def convert_kinds(
     contexts: Contexts,
     before: ColumnKinds,
     after: ColumnKinds,
@@ -312,11 +312,11 @@ def converted(
     Examples
     --------
     >>> from hammemo.tokens.contexts import Contexts
-    >>> from hammemo.tokens.column_evidence import converted
+    >>> from hammemo.tokens.column_evidence import convert_kinds
     >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> before, after = (ColumnKind.NAMES, ColumnKind.NAMES), (ColumnKind.NUMBERS, ColumnKind.NAMES)
     >>> contexts = Contexts.of([["<missing>", "a"], [2, "<missing>"]])
-    >>> rows = converted(contexts, before, after, "token", None)
+    >>> rows = convert_kinds(contexts, before, after, "token", None)
     >>> rows.vocabulary.tolist(), rows.ranks.tolist()
     ([2, '<missing>', 'a'], [[-1, 2], [0, 1]])
     """

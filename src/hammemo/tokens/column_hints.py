@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.column_kinds import NAMES
-from hammemo.tokens.frame_columns import column_at, ordered_category
+from hammemo.tokens.frame_columns import advise_on_order, column_at
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def warn_of_order(X: Any, kinds: ColumnKinds, names: Sequence[Any] | None) -> No
     for j, kind in enumerate(kinds if hasattr(X, "columns") else ()):
         if kind is not NAMES:
             continue
-        advice = ordered_category(column_at(X, j))
+        advice = advise_on_order(column_at(X, j))
         if advice is not None:
             where = f"Column {j if names is None else repr(names[j])}"
             warnings.warn(

@@ -27,7 +27,7 @@ from scipy import sparse
 from hammemo._arrays.integers import distinct_numbers, object_array
 from hammemo.tokens.column_kinds import DATES, NAMES, NUMBERS
 from hammemo.tokens.frame_columns import column_at, refuse_other_tables
-from hammemo.tokens.missing import MISSING, filled, is_missing
+from hammemo.tokens.missing import MISSING, fill_missing, is_missing
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 from hammemo.tokens.zones import (
@@ -259,7 +259,7 @@ def tokens_of(
             found.append(plain[j])
             continue
         if kind is NAMES:
-            found.append(filled(_named(column, where, learning=learning), missing))
+            found.append(fill_missing(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
         if kind is DATES:
@@ -319,7 +319,7 @@ def _few_numbers(columns: list[Array], kinds: ColumnKinds) -> dict[int, Floats]:
     return dict(zip(places, _number_tokens(values, lacking), strict=True))
 
 
-def ordered_values(column: Array, kind: ColumnKind, where: str) -> Floats:
+def read_ordered(column: Array, kind: ColumnKind, where: str) -> Floats:
     """Return a column of numbers or of dates as floats, NaN for what is missing or of another kind.
 
     Times with a zone are moments in UTC here.
@@ -328,8 +328,8 @@ def ordered_values(column: Array, kind: ColumnKind, where: str) -> Floats:
     --------
     >>> import numpy as np
     >>> from hammemo.tokens.column_kinds import ColumnKind
-    >>> from hammemo.tokens.column_values import ordered_values
-    >>> ordered_values(np.array([2, None, "two"], object), ColumnKind.NUMBERS, "Column 0").tolist()
+    >>> from hammemo.tokens.column_values import read_ordered
+    >>> read_ordered(np.array([2, None, "two"], object), ColumnKind.NUMBERS, "Column 0").tolist()
     [2.0, nan, nan]
     """
     return read_times(column, where).microseconds if kind is DATES else _numbers(column, where)

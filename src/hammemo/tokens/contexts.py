@@ -19,13 +19,13 @@ import numpy as np
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.tokens.frame_columns import column_at, is_arrow, read_arrow
-from hammemo.tokens.missing import filled
+from hammemo.tokens.missing import fill_missing
 from hammemo.tokens.vocabulary import (
     NO_TOKEN,
     Vocabulary,
     as_token,
+    check_integers,
     check_token_dtype,
-    checked_integers,
     factorize,
     factorize_integers,
 )
@@ -74,14 +74,14 @@ class Contexts:
         self.shape = values.shape
         self.integers: NDArray[Any] | None = None
         if values.dtype.kind in "iub":
-            self.integers = checked_integers(values)
+            self.integers = check_integers(values)
         else:
             self._factorized = factorize(values)  # at once: it checks that these are tokens
 
     @classmethod
     def of(cls, X: Any, missing: str = "refuse") -> Contexts:
         """Return the contexts in any two-dimensional array, list of rows or data frame."""
-        array = filled(token_array(X), missing)
+        array = fill_missing(token_array(X), missing)
         check_table(array)
         return cls(array)
 
@@ -233,7 +233,7 @@ class Examples:
         return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
 
 
-def joined_examples(batches: list[Examples]) -> Examples:
+def join_examples(batches: list[Examples]) -> Examples:
     """Return several batches, at least one, as one; their contexts have one length."""
     if not batches:
         raise ValueError("There is nothing to learn: no rows were given.")
@@ -329,9 +329,8 @@ def refuse_masked(values: Any, name: str) -> None:
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise ValueError(
                 f"{name} has masked entries, which stand for no value: leave out their rows, or "
-                "give them a value "
-                "with filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match "
-                "nothing."
+                "give them a value with filled(), in contexts filled(hammemo.NO_TOKEN) for "
+                "positions that match nothing."
             )
 
 
@@ -535,13 +534,13 @@ def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]
     """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
     filler, *documents = parts
     lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
-    stream = joined([piece for doc in documents for piece in (filler, doc) if len(piece)])
+    stream = join_tokens([piece for doc in documents for piece in (filler, doc) if len(piece)])
     offsets = np.arange(len(stream)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     targets = np.flatnonzero(offsets >= h)
     return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
 
 
-def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+def join_tokens(pieces: list[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays of tokens end to end, each token as it is.
 
     They are objects where their types differ.

@@ -13,7 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hammemo.tokens.contexts import check_window, joined, refuse_masked, token_array, window_filler
+from hammemo.tokens.contexts import (
+    check_window,
+    join_tokens,
+    refuse_masked,
+    token_array,
+    window_filler,
+)
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 
@@ -75,7 +81,7 @@ class Cutting:
         if X.shape[1] > h:
             return X[:, -h:]
         filler = np.tile(self._missing(h - X.shape[1], h), (len(X), 1))
-        return joined([filler.T, token_array(X).T]).T
+        return join_tokens([filler.T, token_array(X).T]).T
 
     def _missing(self, n: int, h: int) -> np.ndarray[Any, Any]:
         if self.short == "drop":

@@ -54,7 +54,7 @@ def column_at(frame: Any, place: int) -> Any:
     return frame.column(place)
 
 
-def ordered_category(column: Any) -> str | None:
+def advise_on_order(column: Any) -> str | None:
     """Return how a category whose values have an order becomes numbers, as advice.
 
     It is None for every other column.
@@ -65,11 +65,11 @@ def ordered_category(column: Any) -> str | None:
     Examples
     --------
     >>> import pandas as pd
-    >>> from hammemo.tokens.frame_columns import ordered_category
+    >>> from hammemo.tokens.frame_columns import advise_on_order
     >>> sizes = pd.Series(pd.Categorical(["S", "L"], categories=["S", "M", "L"], ordered=True))
-    >>> ordered_category(sizes)
+    >>> advise_on_order(sizes)
     'Pass its .cat.codes, where a missing value is -1, or .cat.as_unordered() if names are meant.'
-    >>> ordered_category(sizes.cat.as_unordered()) is None
+    >>> advise_on_order(sizes.cat.as_unordered()) is None
     True
     """
     if is_arrow(column):

@@ -92,7 +92,7 @@ def vocabulary_words(vocabulary: Vocabulary) -> Words:
     words[len(ints) :, 2] = FLOAT
     strings = words[len(ints) + len(floats) :]
     strings[:, :2] = np.frombuffer(
-        joined_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8"
+        join_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8"
     ).reshape(-1, 2)
     strings[:, 2] = STRING
     return words
@@ -182,7 +182,7 @@ def vocabulary_identities(
         salt=_family(seed),
         person=b"hammemo identity",
     )
-    digests = np.frombuffer(joined_digests(start, _encoded_strings(vocabulary)), np.uint8)
+    digests = np.frombuffer(join_digests(start, _encoded_strings(vocabulary)), np.uint8)
     strings[:, 1:] = digests.reshape(-1, IDENTITY_BYTES - 1)
     return np.concatenate(
         [
@@ -213,14 +213,14 @@ def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> Words
     start = hashlib.blake2b(
         digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string"
     )
-    return np.frombuffer(joined_digests(start, encoded), "<u8").astype(np.uint64)
+    return np.frombuffer(join_digests(start, encoded), "<u8").astype(np.uint64)
 
 
 def _encoded_strings(vocabulary: Vocabulary) -> list[bytes]:
     return [string.encode("utf-8", "surrogatepass") for string in vocabulary.strings.tolist()]
 
 
-def joined_digests(start: Any, encoded: Iterable[bytes]) -> bytes:
+def join_digests(start: Any, encoded: Iterable[bytes]) -> bytes:
     """Return the digest of each message, end to end."""
     return b"".join(_digest_list(start, encoded))
 

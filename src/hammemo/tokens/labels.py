@@ -146,7 +146,7 @@ def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
     return False
 
 
-def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
+def widen_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
     """Return the type, or a wider one that holds these numbers, too.
 
     A stream's first labels may be small.
@@ -154,9 +154,9 @@ def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[An
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.tokens.labels import widened_label_dtype
+    >>> from hammemo.tokens.labels import widen_label_dtype
     >>> from hammemo.tokens.vocabulary import Vocabulary
-    >>> widened_label_dtype(np.dtype(np.int8), Vocabulary.of([1, 300]))
+    >>> widen_label_dtype(np.dtype(np.int8), Vocabulary.of([1, 300]))
     dtype('int64')
     """
     if dtype.kind in "iubf" and len(labels.ints) and not len(labels.floats):
@@ -211,7 +211,7 @@ def most_frequent_labels(y: Array, number: int) -> list[Any]:
     return [labels[rank] for rank in np.sort(best).tolist()]
 
 
-def checked_k(k: Any) -> int:
+def check_k(k: Any) -> int:
     """Return k, the number of labels asked for, or refuse it."""
     if not isinstance(k, (int, np.integer)) or k < 1:
         raise ValueError(f"k={k!r}: ask for at least one label.")
@@ -229,7 +229,7 @@ def top_columns(scores: Array, k: int) -> Ints:
     array([[1, 3, 2]])
     """
     m, n_labels = scores.shape
-    if checked_k(k) >= n_labels:
+    if check_k(k) >= n_labels:
         return np.argsort(-scores, axis=1, kind="stable")
     threshold = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
     above, equal = scores > threshold, scores == threshold

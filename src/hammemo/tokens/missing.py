@@ -59,16 +59,16 @@ def is_missing(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")
 
 
-def filled(array: Array, missing: str) -> Array:
+def fill_missing(array: Array, missing: str) -> Array:
     """Return an array with its missing values replaced, and itself where it has none.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.tokens.missing import filled
-    >>> filled(np.array([["a", None]], object), "token").tolist()
+    >>> from hammemo.tokens.missing import fill_missing
+    >>> fill_missing(np.array([["a", None]], object), "token").tolist()
     [['a', '<missing>']]
-    >>> filled(np.array([[1.0, 2.0]]), "token").tolist()
+    >>> fill_missing(np.array([[1.0, 2.0]]), "token").tolist()
     [[1.0, 2.0]]
     """
     if array.dtype.kind in "mM" and np.isnat(array).all():  # a column of dates without any date
@@ -96,7 +96,7 @@ def filled(array: Array, missing: str) -> Array:
     return replaced
 
 
-def filled_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
+def fill_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
     """Return the tokens of one context with its missing values replaced."""
     found = list(tokens)
     if set(map(type, found)) <= _PRESENT:
@@ -117,7 +117,7 @@ def _has_name(kind: type) -> bool:
     return kind.__name__ in ("Interval", "Period") and kind.__module__.split(".")[0] == "pandas"
 
 
-def filled_column(values: Array, lacking: Bools, missing: str) -> Array:
+def fill_column(values: Array, lacking: Bools, missing: str) -> Array:
     """Return a column with the values that it lacks replaced."""
     replaced = object_array(values.tolist())
     replaced[lacking] = _token(missing)

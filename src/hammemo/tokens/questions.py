@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from hammemo.tokens.contexts import Contexts, column_names
 from hammemo.tokens.token_types import warn_once
-from hammemo.tokens.user_input import asked_contexts, contexts_of_length, contexts_with_numbers
+from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers, read_question
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ class ReadsQuestions:
                 column_names(X)  # refuses names that occur twice
             validate_data(self, X, reset=False, skip_check_array=True)
             return Contexts(np.empty((0, columns.width), np.int64))
-        contexts = asked_contexts(self, self.form, columns, X)
+        contexts = read_question(self, self.form, columns, X)
         if columns.token_types is not None:
             differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
             warn_once(differences, vars(self).setdefault("_columns_warned_of", {}))

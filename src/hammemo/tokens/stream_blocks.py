@@ -35,7 +35,7 @@ from hammemo.tokens.contexts import (
     Examples,
     check_window,
     document,
-    joined,
+    join_tokens,
     refuse_masked,
     window_filler,
 )
@@ -95,7 +95,7 @@ class UniformSample:
         numbers = np.append(self._numbers, numbers)
         if self.columns:
             columns = tuple(
-                joined([held, more]) for held, more in zip(self.columns, columns, strict=True)
+                join_tokens([held, more]) for held, more in zip(self.columns, columns, strict=True)
             )
         if len(numbers) > self._most:
             kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
@@ -399,7 +399,7 @@ def _flat_blocks(tokens: Array, h: int, starts: Ints, block_tokens: int) -> Iter
 def _pieces(whole: Array, h: int, filler: Array, space: int, block_tokens: int) -> Iterator[Array]:
     """Cut one document so that the first piece fits into what is left of a block."""
     if len(filler):
-        whole = joined([filler, whole])
+        whole = join_tokens([filler, whole])
     first = 0
     while first + h < len(whole):
         last = min(len(whole), first + max(space, h + 1))
@@ -411,7 +411,7 @@ def _block(held: list[tuple[Array, Any]], h: int, *, continues: bool, has_cases:
     lengths = np.array([len(piece) for piece, _ in held], np.int64)
     cases = case_words([case for _, case in held]) if has_cases else None
     return Block(
-        joined([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases
+        join_tokens([piece for piece, _ in held]), np.cumsum(lengths) - lengths, h, continues, cases
     )
 
 

@@ -355,7 +355,7 @@ class TextEvidence:
             return Doubt.ORDER
         return Doubt.CENTURY if self.date_format is None else Doubt.DATE_STRINGS
 
-    def packed(self) -> list[Any]:
+    def pack(self) -> list[Any]:
         """Return the evidence as a value of JSON; `from_packed` undoes it."""
         readings: Any = sorted(self.readings)
         if self.readings == _ALL:
@@ -375,7 +375,7 @@ class TextEvidence:
 
     @classmethod
     def from_packed(cls, packed: Sequence[Any]) -> TextEvidence:
-        """Return the evidence that `packed` packed."""
+        """Return the evidence that `pack` packed."""
         n_values, n_numbers, n_dates, readings, missing, others, shown, is_typed = packed
         named = {"all": _ALL, "dates": DATES}
         return cls(

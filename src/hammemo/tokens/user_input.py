@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.column_evidence import Evidence, asked_columns
+from hammemo.tokens.column_evidence import Evidence, find_number_columns
 from hammemo.tokens.column_hints import warn_of_order, warn_of_strings
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.column_values import (
@@ -41,7 +41,7 @@ from hammemo.tokens.contexts import (
 )
 from hammemo.tokens.frame_columns import refuse_other_tables
 from hammemo.tokens.labels import common_label_dtype, label_array
-from hammemo.tokens.missing import filled
+from hammemo.tokens.missing import fill_missing
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.text_warnings import warn_of_texts
 from hammemo.tokens.vocabulary import as_token
@@ -134,7 +134,7 @@ class CheckedRows:
         )
 
 
-def joined_rows(batches: list[CheckedRows]) -> CheckedRows:
+def join_rows(batches: list[CheckedRows]) -> CheckedRows:
     """Return the rows of several batches, at least one, that were read for the same columns."""
     if len(batches) == 1:
         return batches[0]
@@ -177,16 +177,14 @@ TOKEN_RULES: Final[ReadingRules] = _TokenRules()
 """How kernels and baselines read: every value is a token, and none may be missing."""
 
 
-def taken_columns(estimator: Any) -> Columns:
+def get_fitted_columns(estimator: Any) -> Columns:
     """Return the columns that scikit-learn's checks gave to an estimator: number and names."""
     return Columns.from_count(
         int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None)
     )
 
 
-def asked_contexts(
-    estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any
-) -> Contexts:
+def read_question(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks.
 
     They are of shape, names and columns.
@@ -279,7 +277,7 @@ def _table(
             input_name="X",
         )
         validate_data(estimator, X if is_frame else array, y, reset=reset, skip_check_array=True)
-        return _as_taken(estimator, found, reset=reset), filled(array, rules.missing)
+        return _as_taken(estimator, found, reset=reset), fill_missing(array, rules.missing)
     shape = np.empty((len(listed[0]) if listed else 0, len(listed)))
     check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
     validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
@@ -329,7 +327,7 @@ def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
     """Return columns with the names that scikit-learn's check gave to the estimator."""
     if not reset:
         return columns
-    taken = taken_columns(estimator)
+    taken = get_fitted_columns(estimator)
     if not columns.kinds:
         return taken
     assert columns.n == taken.n
@@ -342,7 +340,7 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
         return Columns(())
     evidence = evidence_of(rules, X, listed)
     names = column_names(X) if hasattr(X, "columns") else None
-    kinds = evidence.kinds(asked_columns(rules.numeric, names, len(listed)))
+    kinds = evidence.decide_kinds(find_number_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
         has_warned = warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
         warn_of_order(X, kinds, names)

@@ -322,7 +322,7 @@ def factorize(values: Array) -> tuple[Vocabulary, Ints]:
     if flat.size == 0:
         vocabulary, ranks = Vocabulary(), np.empty(0, np.int64)
     elif values.dtype.kind in "iub":
-        vocabulary, ranks = factorize_integers(checked_integers(flat))
+        vocabulary, ranks = factorize_integers(check_integers(flat))
     elif values.dtype.kind == "f":
         vocabulary, ranks = _factorize_floats(flat)
     elif values.ndim == 2 and len(values) > _MAX_LISTED:
@@ -342,7 +342,7 @@ def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
         )
 
 
-def checked_integers(values: Array) -> Array:
+def check_integers(values: Array) -> Array:
     """Return integer tokens in 32 or 64 bits, or refuse those that do not fit."""
     if values.dtype == np.int32:
         return values

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo.tokens.column_kinds import NUMBERS
-from hammemo.tokens.column_values import ordered_values, table_columns
+from hammemo.tokens.column_values import read_ordered, table_columns
 from hammemo.tokens.packed_rows import MOST_COLUMNS, MOST_PLAIN_COLUMNS, pack_rows
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
     found = []
     for j, column in enumerate(table_columns(X) or []):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
-        values = ordered_values(column, NUMBERS, where)
+        values = read_ordered(column, NUMBERS, where)
         for value in column[np.isnan(values)].tolist():
             if isinstance(value, str):
                 raise ValueError(

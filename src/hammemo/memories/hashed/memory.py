@@ -57,7 +57,7 @@ from hammemo.memories.hashed.site_counts import SiteTable, Tables, read_table
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.tokens.hashing import hash_numbers, number_key
-from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
+from hammemo.tokens.vocabulary import Vocabulary, check_integers, factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +100,7 @@ class StreamCounter:
         """Count the windows of a block."""
         tokens = block.tokens
         if tokens.dtype.kind in "iub":
-            tokens = checked_integers(tokens)
+            tokens = check_integers(tokens)
         if tokens.dtype.kind == "i":
             source, columns = self._integers(tokens)
         else:

@@ -28,7 +28,7 @@ from hammemo.memories.exact import SparseCounts
 from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.read import classes_of
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.contexts import joined_examples
+from hammemo.tokens.contexts import join_examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -207,7 +207,7 @@ def _count_kept_rows(state: LabelState, places: list[int]) -> _Cases:
     batches = [batch for batch in kept_examples.batches() if len(batch)]
     if not batches:
         raise ValueError("There is nothing to draw: the model holds no rows.")
-    examples = joined_examples(batches)
+    examples = join_examples(batches)
     counts = examples.multiplicity
     contexts, rank_places = contexts_of_places(state.columns, examples.contexts, places)
     n_rows = int(state.memory.label_counts.sum())

@@ -17,7 +17,7 @@ from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.explain.explanations import Explanation
 from hammemo.memories.exact import TreeRanker
-from hammemo.tokens.labels import checked_k
+from hammemo.tokens.labels import check_k
 from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ class Scorer:
 
         Equal scores are in column order.
         """
-        return self.ranker.leaders(contexts, checked_k(k))
+        return self.ranker.leaders(contexts, check_k(k))
 
     def rank(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists.
 
         They are the leaders, unless the vote discounts some.
         """
-        return self.ranker.rank(contexts, checked_k(k))
+        return self.ranker.rank(contexts, check_k(k))
 
     def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
@@ -180,7 +180,7 @@ class Scorer:
         ------
         returned : (m, min(k, L)), twice; -1 and NaN where fewer labels are allowed
         """
-        return self.ranker.leaders_by_mask(contexts, checked_k(k), mask, with_scores=with_scores)
+        return self.ranker.leaders_by_mask(contexts, check_k(k), mask, with_scores=with_scores)
 
     def certify(self, contexts: Contexts) -> Bools:
         """Return for each context whether its winner is proven to be the exact classifier's."""
@@ -257,7 +257,7 @@ class Scorer:
         """Return why one context got its label; `classes` are the labels as the user has them."""
         if not len(self.labels):
             self.winners(context)  # refuses, and says what to do
-        columns = self.leaders(context, max(checked_k(k), 2))[0]
+        columns = self.leaders(context, max(check_k(k), 2))[0]
         scores = self.scores(context)[0]
         margin = None
         if len(columns) > 1:

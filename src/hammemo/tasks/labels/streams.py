@@ -30,7 +30,7 @@ from hammemo.tasks.labels.weigh import check_class_weight, fit_vote, weigh
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
-from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
+from hammemo.tokens.labels import common_label_dtype, label_array, widen_label_dtype
 from hammemo.tokens.stream_blocks import (
     FRAME_CONTEXT,
     Block,
@@ -315,7 +315,7 @@ def _learn_blocks(
     state = state.with_changes(
         memory=memory,
         store=keeper.store,
-        target_dtype=widened_label_dtype(state.target_dtype, memory.labels),
+        target_dtype=widen_label_dtype(state.target_dtype, memory.labels),
     )
     return _Learned(state, None if sample is None else sample.examples())
 
