@@ -440,8 +440,8 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         Their cells are counted, part by part.
         """
-        for part in row_pieces(len(examples), cells.h):
-            rows = np.arange(len(examples))[part]
+        for piece in row_pieces(len(examples), cells.h):
+            rows = np.arange(len(examples))[piece]
             self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)
 
     def update_one_row(self, cells: Cells, row: Sequence[Any], label: Any, by: int) -> None:

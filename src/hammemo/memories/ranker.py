@@ -162,12 +162,19 @@ class SiteScores:
         values : (m, more, K); base : (m, K)
         """
         assert self.parts is not None
+        low = self.low
+        if low is not None:
+            low = np.concatenate([low, values], axis=1)
+        high = self.high
+        if high is not None:
+            high = np.concatenate([high, values], axis=1)
+        base_before = 0 if self.base is None else self.base
         return replace(
             self,
             values=np.concatenate([self.values, values], axis=1),
-            low=None if self.low is None else np.concatenate([self.low, values], axis=1),
-            high=None if self.high is None else np.concatenate([self.high, values], axis=1),
-            base=base + (0 if self.base is None else self.base),
+            low=low,
+            high=high,
+            base=base + base_before,
             parts=(*self.parts, *parts),
         )
 
@@ -179,7 +186,9 @@ class SiteScores:
     def totals(self) -> Floats:
         """Return the scores: the base and the sum over sites, shape (m, K)."""
         sums = self.values.sum(axis=1)
-        return np.asarray(sums if self.base is None else sums + self.base)
+        if self.base is not None:
+            sums = sums + self.base
+        return np.asarray(sums)
 
     def divide(self, divisor: float | Floats) -> SiteScores:
         """Return the same for scores that are divided by a positive number, or by one a label."""
@@ -289,14 +298,14 @@ class Ranker(ABC):
         # a label that is allowed may have minus infinity: it comes before those that are not
         # allowed
         least = np.finfo(np.float64).min
-        for part in row_pieces(len(contexts), self.row_width):
-            allowed = mask.find_allowed(part)
-            scores = self.scores(contexts[part])
+        for piece in row_pieces(len(contexts), self.row_width):
+            allowed = mask.find_allowed(piece)
+            scores = self.scores(contexts[piece])
             best = top_columns(np.where(allowed, np.maximum(scores, least), -np.inf), width)
             is_allowed = np.take_along_axis(allowed, best, axis=1)
-            columns[part] = np.where(is_allowed, best, -1)
+            columns[piece] = np.where(is_allowed, best, -1)
             best_scores = np.take_along_axis(scores, best, axis=1)
-            leading_scores[part] = np.where(is_allowed, best_scores, np.nan)
+            leading_scores[piece] = np.where(is_allowed, best_scores, np.nan)
         return columns, leading_scores
 
     @property
@@ -318,7 +327,9 @@ class Ranker(ABC):
 
     def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
         """Return what ranks rows with numbers, by their cells and by an additive base."""
-        return CellRanker(self, cells) if base is None else AdditiveRanker(self, cells, base)
+        if base is None:
+            return CellRanker(self, cells)
+        return AdditiveRanker(self, cells, base)
 
 
 class CellRanker(Ranker):
@@ -346,8 +357,8 @@ class CellRanker(Ranker):
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each row, the first one among equals."""
-        parts = row_pieces(len(contexts), self._cells.h)
-        columns = [self._inner.winners(self._cells.of(contexts[part])) for part in parts]
+        pieces = row_pieces(len(contexts), self._cells.h)
+        columns = [self._inner.winners(self._cells.of(contexts[piece])) for piece in pieces]
         return np.concatenate([np.empty(0, np.int64), *columns])
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
@@ -452,14 +463,18 @@ def best_columns(scores: Callable[[slice], Array], m: int, row_width: int) -> In
 
     Scores are made for some contexts at a time.
     """
-    columns = [scores(part).argmax(axis=1) for part in row_pieces(m, row_width)]
-    return np.concatenate(columns) if columns else np.empty(0, np.int64)
+    columns = [scores(piece).argmax(axis=1) for piece in row_pieces(m, row_width)]
+    if not columns:
+        return np.empty(0, np.int64)
+    return np.concatenate(columns)
 
 
 def leading_columns(scores: Callable[[slice], Array], m: int, row_width: int, k: int) -> Ints:
     """Return the columns of the k highest scores of each of m contexts, of at least k."""
-    columns = [top_columns(scores(part), k) for part in row_pieces(m, row_width)]
-    return np.concatenate(columns) if columns else np.empty((0, k), np.int64)
+    columns = [top_columns(scores(piece), k) for piece in row_pieces(m, row_width)]
+    if not columns:
+        return np.empty((0, k), np.int64)
+    return np.concatenate(columns)
 
 
 class CompileBudget:

@@ -198,9 +198,9 @@ class Reader(ABC):
         weights : (S,); divisor : a number, or (L,); answers : (m,); returned : (m,)
         """
         verdicts = np.empty(len(contexts), bool)
-        for part in row_pieces(len(contexts), len(self.labels)):
-            low, high = self.bounds(contexts[part], weights)
-            verdicts[part] = proven(low / divisor, high / divisor, answers[part])
+        for piece in row_pieces(len(contexts), len(self.labels)):
+            low, high = self.bounds(contexts[piece], weights)
+            verdicts[piece] = proven(low / divisor, high / divisor, answers[piece])
         return verdicts
 
     def site_counts(self, contexts: Contexts) -> Floats:  # noqa: ARG002

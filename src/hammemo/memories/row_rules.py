@@ -189,8 +189,8 @@ class RowRanker(Ranker):
     def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         totals = np.empty((len(contexts), self.n_labels))
-        for part in row_pieces(len(contexts), self.row_width):
-            totals[part] = self._rule.scores(self._site_counts(contexts[part]))
+        for piece in row_pieces(len(contexts), self.row_width):
+            totals[piece] = self._rule.scores(self._site_counts(contexts[piece]))
         return totals
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:

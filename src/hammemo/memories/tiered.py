@@ -333,7 +333,7 @@ class TieredTables(Compiled):
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tiers = (("sketch", self._sketch.tensors()), ("exact", self._exact.tensors()))
-        return {f"{name}.{part}": array for name, arrays in tiers for part, array in arrays.items()}
+        return {f"{tier}.{name}": array for tier, arrays in tiers for name, array in arrays.items()}
 
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Return what `from_packed` needs: the arrays and descriptions of both tiers."""

@@ -183,8 +183,8 @@ class Exact(InSegments):
             super().update_cells(cells, examples, sign)
         elif self._takes_rows(n) or n <= self.signed_sum.n_examples // MIN_TIMES_LARGER:
             # a table of the leaves costs as much as the trees are large: too much for few rows
-            for part in row_pieces(n, cells.h):
-                rows = examples.rows(np.arange(n)[part]).with_used_labels()
+            for piece in row_pieces(n, cells.h):
+                rows = examples.rows(np.arange(n)[piece]).with_used_labels()
                 self.signed_sum = self.signed_sum.edit_rows(cells.counted(rows), sign)
         else:
             table = table_of_trees(cells, examples, self.sites)
@@ -298,8 +298,10 @@ class Exact(InSegments):
         self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
-        parts = [stored.part(f"free.{k}") for k in range(len(self.sites.free_with_table))]
-        self.free_tables = tuple(Exact().restore_alone(part, self.seed) for part in parts)
+        stored_tables = [stored.part(f"free.{k}") for k in range(len(self.sites.free_with_table))]
+        self.free_tables = tuple(
+            Exact().restore_alone(stored_table, self.seed) for stored_table in stored_tables
+        )
 
     def restore_alone(self, stored: StoredArrays, seed: int) -> Exact:
         """Return the table of a site without a position, which has labels of its own."""

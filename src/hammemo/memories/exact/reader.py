@@ -246,8 +246,11 @@ class SparseCounts(Compiled):
             table = table.without_idle_labels()
         declared = frame.labels.keep(frame.label_counts == 0)
         reader = cls(SignedSum.from_table(table, on_disk=stored.trusted), declared)
-        parts = [stored.part(f"free.{k}") for k in range(len(frame.sites.free_with_table))]
-        reader.free = tuple(cls.from_packed(free_frame(part), part, {}) for part in parts)
+        stored_tables = [stored.part(f"free.{k}") for k in range(len(frame.sites.free_with_table))]
+        reader.free = tuple(
+            cls.from_packed(free_frame(stored_table), stored_table, {})
+            for stored_table in stored_tables
+        )
         return reader
 
 
@@ -321,9 +324,11 @@ class RuleRanker(RowRanker, DenseRanker):
 
     @cached_property
     def _table(self) -> ScoreTable:
-        whole = self.whole()
+        whole_table = self.whole()
         self._has_paid = True
-        return ScoreTable(whole, whole.table.sites.h, len(whole.table.sites.positions))
+        return ScoreTable(
+            whole_table, whole_table.table.sites.h, len(whole_table.table.sites.positions)
+        )
 
     def read_values(self, contexts: Contexts) -> RowValues:
         """Return the rows that contexts read, with their values."""
@@ -381,12 +386,16 @@ class RuleRanker(RowRanker, DenseRanker):
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
         columns = self._leading(contexts, 1)
-        return super().winners(contexts) if columns is None else columns[:, 0]
+        if columns is None:
+            return super().winners(contexts)
+        return columns[:, 0]
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores, best first, equals in column order."""
         columns = self._leading(contexts, min(k, self.n_labels))
-        return super().leaders(contexts, k) if columns is None else columns
+        if columns is None:
+            return super().leaders(contexts, k)
+        return columns
 
     def _leading(self, contexts: Contexts, k: int) -> Ints | None:
         """Return the columns of the k best labels from the top of the rows, or None."""

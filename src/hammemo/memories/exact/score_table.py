@@ -128,21 +128,23 @@ class ScoreTable:
     n_sites : int
     """
 
-    def __init__(self, whole: WholeTable, h: int, n_sites: int) -> None:
+    def __init__(self, whole_table: WholeTable, h: int, n_sites: int) -> None:
         self._h = h
-        self._base = whole.base
-        self._vocabulary = whole.table.vocabulary
-        positions = whole.table.sites.positions[:n_sites]
-        tuples = [rows.rows().ravel().astype(np.int32) for rows in whole.table.tuples[:n_sites]]
-        starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
+        self._base = whole_table.base
+        self._vocabulary = whole_table.table.vocabulary
+        positions = whole_table.table.sites.positions[:n_sites]
+        tuples = [
+            rows.rows().ravel().astype(np.int32) for rows in whole_table.table.tuples[:n_sites]
+        ]
+        starts = np.asarray(whole_table.starts[: n_sites + 1], np.int64)
         self._compiled = _native.ScoreTable(
             h=h,
             site_starts=np.cumsum([0, *map(len, positions)]),
             positions=np.array([place for site in positions for place in site], np.int64),
             row_starts=starts,
             tuples=np.concatenate([np.empty(0, np.int32), *tuples]),
-            values=np.ascontiguousarray(whole.values[: starts[-1]]),
-            base=whole.base,
+            values=np.ascontiguousarray(whole_table.values[: starts[-1]]),
+            base=whole_table.base,
             # tokens that were chosen to share their slots for one seed do not for another
             seed=secrets.randbits(64),
         )
@@ -249,9 +251,9 @@ class TreeRanker(AdditiveRanker):
 
     def tables(self) -> TreeTables:
         """Return the values of all rows, and what all levels say of each leaf."""
-        whole = self._rules.whole()
-        rows, values = _leaf_values(self._cells.forest, whole, len(self._cells.name_sites))
-        return TreeTables(whole, rows, values)
+        whole_table = self._rules.whole()
+        rows, values = _leaf_values(self._cells.forest, whole_table, len(self._cells.name_sites))
+        return TreeTables(whole_table, rows, values)
 
     def _from_leaves(self, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:
         names, trees = self._built
@@ -270,36 +272,38 @@ class TreeRanker(AdditiveRanker):
         contexts : m of them; returned : (m, columns, L), (m, L)
         """
         cells = self._cells
-        whole = self._rules.whole()
+        whole_table = self._rules.whole()
         contexts = cells.ask(contexts)
         codes = cells.codes.rows(contexts)
         totals = np.zeros((len(contexts), len(cells.kinds), self.n_labels))
-        self._add_names(totals, contexts, whole)
-        self._add_leaves(totals, codes, whole)
+        self._add_names(totals, contexts, whole_table)
+        self._add_leaves(totals, codes, whole_table)
         if self.base is None:
-            return totals, np.tile(whole.base, (len(contexts), 1))
-        by_base, rest = self.base.contributions(codes, np.arange(self.n_labels))
-        return totals + by_base, rest + whole.base
+            return totals, np.tile(whole_table.base, (len(contexts), 1))
+        by_base, base_contribution = self.base.contributions(codes, np.arange(self.n_labels))
+        return totals + by_base, base_contribution + whole_table.base
 
-    def _add_names(self, totals: Floats, contexts: Contexts, whole: WholeTable) -> None:
+    def _add_names(self, totals: Floats, contexts: Contexts, whole_table: WholeTable) -> None:
         """Add what the rows of names say; the columns of a site have equal shares."""
-        padded = _pad(whole.values)
-        ranks = contexts.ranks_in(whole.table.vocabulary)
-        starts = whole.starts.tolist()
+        padded = _pad(whole_table.values)
+        ranks = contexts.ranks_in(whole_table.table.vocabulary)
+        starts = whole_table.starts.tolist()
         for site, tuples, start in zip(
-            self._cells.name_sites, whole.table.tuples, starts, strict=False
+            self._cells.name_sites, whole_table.table.tuples, starts, strict=False
         ):
             columns = list(site)
             rows = tuples.find(ranks[:, columns])
             rows = np.where(rows >= 0, rows + start, -1)
             totals[:, columns] += padded[rows, None] / len(site)
 
-    def _add_leaves(self, totals: Floats, codes: NDArray[np.uint8], whole: WholeTable) -> None:
+    def _add_leaves(
+        self, totals: Floats, codes: NDArray[np.uint8], whole_table: WholeTable
+    ) -> None:
         """Add what the leaves of trees say; each cell is divided by `node_shares`."""
         cells = self._cells
-        padded = _pad(whole.values)
+        padded = _pad(whole_table.values)
         place = np.empty(len(cells.forest.column), np.int64)
-        trees = _cell_rows(cells.forest, whole, len(cells.name_sites))
+        trees = _cell_rows(cells.forest, whole_table, len(cells.name_sites))
         reached = cells.forest.leaves(codes).T  # the leaf of each row, tree by tree
         for row_leaves, (leaves, rows_of_levels) in zip(reached, trees, strict=True):
             place[leaves] = np.arange(len(leaves))
@@ -365,17 +369,17 @@ def _first_best(scores: Floats | None) -> int:
 
 
 def _leaf_values(
-    forest: Forest, whole: WholeTable, n_names: int
+    forest: Forest, whole_table: WholeTable, n_names: int
 ) -> tuple[NDArray[np.int32], Floats]:
     """Return what all levels of its tree say of each leaf, added up.
 
     The first array has, for each node, the row of its leaf in the second.
     """
-    padded = _pad(whole.values)
+    padded = _pad(whole_table.values)
     is_leaf = forest.column == LEAF
     rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
     values = np.empty((int(is_leaf.sum()), padded.shape[1]))
-    for leaves, (first, *others) in _cell_rows(forest, whole, n_names):
+    for leaves, (first, *others) in _cell_rows(forest, whole_table, n_names):
         values[rows[leaves]] = sum((padded[row] for row in others), padded[first])
     return rows, values
 
@@ -386,10 +390,10 @@ def _pad(values: Floats) -> Floats:
 
 
 def _cell_rows(
-    forest: Forest, whole: WholeTable, n_names: int
+    forest: Forest, whole_table: WholeTable, n_names: int
 ) -> Iterator[tuple[Ints, list[Ints]]]:
     """Yield the leaves of each tree and, for each level, the row of values that they read."""
-    table = whole.table
+    table = whole_table.table
     is_leaf = forest.column == LEAF
     sites = iter(range(n_names, len(table.tuples)))
     vocabulary = table.vocabulary
@@ -406,7 +410,7 @@ def _cell_rows(
             # a file may hold other tokens, which no row reads
             is_cell = (row_numbers >= 0) & (row_numbers < len(row_of))
             cell_rows = np.flatnonzero(is_cell)
-            row_of[row_numbers[cell_rows]] = whole.starts[site] + cell_rows
+            row_of[row_numbers[cell_rows]] = whole_table.starts[site] + cell_rows
             rows.append(row_of[numbers[leaves]])
         yield leaves, rows
 

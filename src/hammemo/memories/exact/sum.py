@@ -373,7 +373,9 @@ class SignedSum(Cached):
         before = self.known_labels
         if before is None or len(before) != len(labels):
             return labels
-        return before if bool((before.find(labels) >= 0).all()) else labels
+        if (before.find(labels) >= 0).all():
+            return before
+        return labels
 
     def edit_one(self, tokens: Sequence[Any], label: Any, by: int) -> SignedSum:
         """Return the version with `by` copies of one example added or, below zero, removed."""

@@ -153,14 +153,14 @@ class CountTable(Cached):
 
     def without_idle_labels(self) -> CountTable:
         """Return the table without the labels that have no example: the canonical one."""
-        used = self.label_counts.counts > 0
-        if used.all():
+        is_used = self.label_counts.counts > 0
+        if is_used.all():
             return self
         largest_label = int(self.entry_labels.max(initial=0))
-        if largest_label >= len(used) and len(self.entry_labels):  # a file that was not verified
+        if largest_label >= len(is_used) and len(self.entry_labels):  # a file that was not verified
             raise ValueError("the array entry_labels names a label that does not exist")
         # no wider than the ranks it replaces: a table may be large
-        rank = (np.cumsum(used) - 1).astype(self.entry_labels.dtype)
+        rank = (np.cumsum(is_used) - 1).astype(self.entry_labels.dtype)
         return replace(
             self,
             label_counts=self.label_counts.positive(),
@@ -297,9 +297,9 @@ class CountTable(Cached):
         ------
         returned, for site k : (len(tuples[k]), len(labels))
         """
-        whole = self.matrix(labels)
+        matrix = self.matrix(labels)
         bounds = np.cumsum([0, *map(len, self.tuples)])
-        return [whole[first:last] for first, last in pairwise(bounds)]
+        return [matrix[first:last] for first, last in pairwise(bounds)]
 
     def matrix(self, labels: Vocabulary) -> sparse.csr_array:
         """Return the counts of all sites, one below the other, as a sparse float64 matrix.
@@ -390,16 +390,16 @@ class CountTable(Cached):
         the order of all that stays, so nothing is sorted again.
         """
         vocabulary, labels = names
-        used = np.zeros(len(vocabulary), bool)
+        is_used = np.zeros(len(vocabulary), bool)
         for site in rows:
-            used[site.tuples] = True
-        rank = np.cumsum(used) - 1
-        n = max(int(used.sum()), 1)
+            is_used[site.tuples] = True
+        rank = np.cumsum(is_used) - 1
+        n = max(int(is_used.sum()), 1)
         entry_labels = np.concatenate([site.labels for site in rows])
         return cls(
             sites=sites,
             label_counts=label_counts,
-            vocabulary=vocabulary.keep(used),
+            vocabulary=vocabulary.keep(is_used),
             tuples=[TupleSet.of_sorted(rank[site.tuples], n) for site in rows],
             row_lengths=narrow(np.concatenate([site.lengths for site in rows])),
             entry_labels=narrow(label_counts.labels.find(labels)[entry_labels]),
@@ -410,14 +410,14 @@ class CountTable(Cached):
 def _columns(examples: Examples, sites: Sites) -> dict[int, Array]:
     """Return the ranks at each position that a site reads, position by position."""
     ranks = examples.contexts.ranks
-    used = sorted({r for site in sites.positions for r in site})
-    reads_all = len(used) == ranks.shape[1]
+    positions = sorted({r for site in sites.positions for r in site})
+    reads_all = len(positions) == ranks.shape[1]
     width = np.int32 if len(examples.contexts.vocabulary) < 2**31 else np.int64
-    columns = np.empty((len(used), len(ranks)), width)
+    columns = np.empty((len(positions), len(ranks)), width)
     for piece in pieces(len(ranks), 2**11):  # few rows at a time stay in the cache
         rows = ranks[piece]
-        columns[:, piece] = rows.T if reads_all else rows[:, used].T
-    return dict(zip(used, columns, strict=True))
+        columns[:, piece] = rows.T if reads_all else rows[:, positions].T
+    return dict(zip(positions, columns, strict=True))
 
 
 def _count_site(examples: Examples, columns: list[Array]) -> SiteRows:
@@ -492,12 +492,12 @@ def count_rows(tuples: TupleSet, index: Ints, examples: Examples) -> SiteRows:
 
 def _check_used(table: CountTable) -> None:
     """Refuse a table whose vocabulary holds tokens that no row has."""
-    used = np.zeros(len(table.vocabulary), bool)
+    is_used = np.zeros(len(table.vocabulary), bool)
     for tuples in table.tuples:
         for level in tuples.levels:
             for piece in pieces(len(level)):
-                used[level[piece].astype(np.int64) % max(len(used), 1)] = True
-    if not used.all():
+                is_used[level[piece].astype(np.int64) % max(len(is_used), 1)] = True
+    if not is_used.all():
         raise ValueError("the vocabulary of the count table holds tokens that no row has")
 
 
@@ -558,13 +558,13 @@ def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountT
     contexts = examples.contexts
     n_labels = len(examples.labels)
     # the vocabulary: the names that rows hold, and the numbers that are the tokens of cells
-    used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
-    used[contexts.ranks[:, cells.names]] = True
-    names = contexts.vocabulary.keep(used[:-1])
+    is_used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
+    is_used[contexts.ranks[:, cells.names]] = True
+    names = contexts.vocabulary.keep(is_used[:-1])
     numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
     vocabulary = names.union(numbers)
-    ranks = np.full(len(used), -1)
-    ranks[:-1][used[:-1]] = vocabulary.find(names)
+    ranks = np.full(len(is_used), -1)
+    ranks[:-1][is_used[:-1]] = vocabulary.find(names)
     # the rows of names, and those of cells
     rows = []
     for site in cells.name_sites:
@@ -584,10 +584,10 @@ def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[Ints]:
     forest = cells.forest
     n_labels = len(examples.labels)
     total = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)
-    for part in row_pieces(len(examples), forest.n_trees):
-        leaves = cells.leaves(examples.contexts[part])
+    for piece in row_pieces(len(examples), forest.n_trees):
+        leaves = cells.leaves(examples.contexts[piece])
         total += forest.counts(
-            leaves, examples.label_ranks[part], examples.multiplicity[part], n_labels
+            leaves, examples.label_ranks[piece], examples.multiplicity[piece], n_labels
         )
     ends = np.cumsum(forest.cell_sizes.ravel()).reshape(forest.cell_sizes.shape)
     for tree in range(forest.n_trees):

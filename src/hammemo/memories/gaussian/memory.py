@@ -302,7 +302,10 @@ class Gaussian(Memory):
     def add_state(self, other: Gaussian, sign: int) -> None:
         """Add the matrix of another memory, or subtract it."""
         counts = self._counts.plus(other._counts, sign)
-        bound = self._raise_bound(other._worth() if other._bound is None else other._bound)
+        other_bound = other._bound
+        if other_bound is None:
+            other_bound = other._worth()
+        bound = self._raise_bound(other_bound)
         self._conclude(self._C + sign * other._C, counts, bound)
 
     def _conclude(self, matrix: Floats, counts: LabelCounts, bound: int) -> None:
@@ -320,7 +323,9 @@ class Gaussian(Memory):
         """
         if not self.exact:
             return 0
-        bound = None if self._bound is None else self._bound + n_examples
+        bound = self._bound
+        if bound is not None:
+            bound += n_examples
         if bound is None or bound >= EXACT_EXAMPLES:
             bound = self._worth() + n_examples
         if bound >= EXACT_EXAMPLES:

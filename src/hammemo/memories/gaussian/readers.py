@@ -247,10 +247,10 @@ class CompiledGaussian(Compiled):
         cls, reader: GaussianReader, vocabulary: Vocabulary | None, *, fused: bool
     ) -> CompiledGaussian:
         """Return a compiled form of what a reader holds, with the codes of `vocabulary`."""
-        whole: tuple[Floats, ...] = (reader.matrix, reader.decoder)
+        exact_matrices: tuple[Floats, ...] = (reader.matrix, reader.decoder)
         if fused:
-            whole = (reader.matrix @ reader.decoder.T,)
-        matrices = tuple(part.astype(np.float32) for part in whole)
+            exact_matrices = (reader.matrix @ reader.decoder.T,)
+        matrices = tuple(matrix.astype(np.float32) for matrix in exact_matrices)
         return cls(reader.frame, reader.codes, _carry_codes(reader, vocabulary), matrices)
 
     @property
@@ -282,7 +282,7 @@ class CompiledGaussian(Compiled):
             blocks = decoded.reshape(len(weights), -1, len(columns))
             scale = len(weights) * weights[:, None]
             return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * scale)
-        matrix, decoder = (part.astype(np.float64) for part in self._matrices)
+        matrix, decoder = (matrix.astype(np.float64) for matrix in self._matrices)
         blocks = matrix.reshape(len(weights), -1, self.codes.d)
         return two_stage_site_scores(blocks, keys, decoder[columns], weights, tied=self.codes.tied)
 

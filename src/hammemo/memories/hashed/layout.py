@@ -212,7 +212,7 @@ class RowLayout:
             return None
         integers = self.integer_tokens()
         # the loops write places doubled; a token alone is confirmed by its place
-        doubled = [2 * part.astype(np.uint64, order="C") for part in self.reserved.places]
+        doubled = [2 * places.astype(np.uint64, order="C") for places in self.reserved.places]
         single = np.empty((0, 1), np.uint64)
         single_rows = np.where(self.single_rows < 0, _NO_ROW, self.single_rows)[:-1]
         return _native.Layout(
@@ -222,7 +222,7 @@ class RowLayout:
             tuple_seeds=self.tuple_seeds,
             groups=self.groups,
             reserved=[np.require(words, requirements=_LAID_OUT) for words in self.reserved.hashes],
-            entries=[part if part.shape[1] > 1 else single for part in doubled],
+            entries=[places if places.shape[1] > 1 else single for places in doubled],
             token_hashes=integers.hashes,
             token_places=integers.places,
             token_checks=integers.checks,
@@ -256,9 +256,9 @@ class RowLayout:
         """Return for each site the cells that are not zero."""
         sites = []
         for first, last in pairwise(self.first_rows):
-            part = cells[first:last]
-            rows, columns = np.nonzero(part)
-            sites.append(TableCells(rows, columns, part[rows, columns].astype(np.int64)))
+            site_cells = cells[first:last]
+            rows, columns = np.nonzero(site_cells)
+            sites.append(TableCells(rows, columns, site_cells[rows, columns].astype(np.int64)))
         return sites
 
     def __getstate__(self) -> dict[str, Any]:

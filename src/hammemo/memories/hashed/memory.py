@@ -581,9 +581,9 @@ class Hashed(Memory):
         source = self._source(self.labels)
         state: dict[str, Array] = {}
         for k, table in enumerate(self._tables.sites):
-            for name, part in (("own", table.own), ("shared", table.shared)):
-                rows = np.zeros((len(part), len(source)), part.dtype)
-                part.copy_to(rows, source)
+            for name, array in (("own", table.own), ("shared", table.shared)):
+                rows = np.zeros((len(array), len(source)), array.dtype)
+                array.copy_to(rows, source)
                 state[f"{name}.{k}"] = narrow(rows)
         if self._rows is not None:
             state |= self._rows.reserved.arrays()

@@ -98,7 +98,9 @@ class NativeTable:
         if weighted is None:
             return None
         starts = self._layout.first_rows[:-1]
-        stacked = np.concatenate([part + start for part, start in zip(rows, starts, strict=True)])
+        stacked = np.concatenate(
+            [site_values + start for site_values, start in zip(rows, starts, strict=True)]
+        )
         table = copy.copy(self)
         vars(table)["_divisor"] = divisor
         try:
@@ -265,10 +267,10 @@ class NativeTable:
         weights: Array = self._weights
         if whole(weights):
             pairs = zip(weights, rows, strict=True)
-            if any(largest(part) * weight >= 2**31 for weight, part in pairs):
+            if any(largest(site_values) * weight >= 2**31 for weight, site_values in pairs):
                 return None  # before a product wraps around
             weights = weights.astype(np.int64)
-        return [weight * part for weight, part in zip(weights, rows, strict=True)]
+        return [weight * site_values for weight, site_values in zip(weights, rows, strict=True)]
 
 
 def whole(weights: Floats) -> bool:

@@ -194,7 +194,7 @@ class PreviousTable:
             rows.append(site_rows)
         if 2 * sum(map(len, rows)) > raw.layout.first_rows[-1]:
             return None
-        values = [centre_site_rows(raw, k, part) for k, part in enumerate(rows)]
+        values = [centre_site_rows(raw, k, site_counts) for k, site_counts in enumerate(rows)]
         return self.table.replace_rows(rows, values, divisor)
 
     def _find_changes(self, k: int, raw: RawRows) -> Ints | None:

@@ -76,7 +76,9 @@ class FixedRows(NamedTuple):
 
 def rule_rows(raw: RawRows, rule: RowRule) -> FixedRows:
     """Return the values of a rule for all rows."""
-    rows: list[Array] = [_to_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
+    rows: list[Array] = [
+        _to_fixed(rule.rows(site, counts)) for site, counts in enumerate(raw.counts)
+    ]
     return FixedRows(rows, 2.0**-RULE_BITS, _to_fixed(rule.base))
 
 
@@ -116,7 +118,9 @@ class HashedRanker(Ranker):
     def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         table = self._table_if_worth(contexts)
-        return self._row_scores(contexts) if table is None else table.scores(contexts)
+        if table is None:
+            return self._row_scores(contexts)
+        return table.scores(contexts)
 
     def _row_scores(self, contexts: Contexts) -> Floats:
         """Return the scores row by row, in pieces that bound the memory needed."""
@@ -124,8 +128,10 @@ class HashedRanker(Ranker):
         if len(contexts) == 1:
             return self._sums(self._values(find_rows(contexts)))
         pieces = row_pieces(len(contexts), self._width)
-        parts = [self._sums(self._values(find_rows(contexts[piece]))) for piece in pieces]
-        return np.concatenate(parts) if parts else np.zeros((0, self.n_labels))
+        scores = [self._sums(self._values(find_rows(contexts[piece]))) for piece in pieces]
+        if not scores:
+            return np.zeros((0, self.n_labels))
+        return np.concatenate(scores)
 
     def _values(self, rows: Ints) -> NDArray[np.int32]:
         """Return the rule's values of rows in fixed point, zero where the row is -1: (m, S, L)."""
@@ -259,7 +265,9 @@ class HashedTables(Compiled):
     def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the centred counts."""
         table = self._table_if_worth(contexts, weights, None)
-        return self._row_scores(contexts, weights) if table is None else table.scores(contexts)
+        if table is None:
+            return self._row_scores(contexts, weights)
+        return table.scores(contexts)
 
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -366,7 +374,9 @@ class HashedTables(Compiled):
 
     def proven(self, contexts: Contexts, weights: Floats, divisor: Divisor, answers: Ints) -> Bools:
         """Return for each context whether the column `answers` must be the exact winner."""
-        tables = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
+        tables = None
+        if whole(weights):
+            tables = self._bounds_if_worth(contexts, weights, divisor)
         if tables is None:
             return super().proven(contexts, weights, divisor, answers)
         return tables.lower.proves(tables.upper, contexts, answers)
@@ -398,7 +408,9 @@ class HashedTables(Compiled):
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
-        reserved = {name: part for name, part in self.layout.reserved.arrays().items() if len(part)}
+        reserved = {
+            name: array for name, array in self.layout.reserved.arrays().items() if len(array)
+        }
         return {**tables, **reserved}
 
     def pack(self) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -497,7 +509,9 @@ class HashedTables(Compiled):
         if self._bound_tables is None and not self._bound_budget.is_spent(len(contexts)):
             return None
         tables = self._tables_of_bounds(weights, divisor)
-        return tables if tables.lower.is_compiled and tables.upper.is_compiled else None
+        if not (tables.lower.is_compiled and tables.upper.is_compiled):
+            return None
+        return tables
 
     def _table(self, weights: Floats, divisor: Divisor | None) -> NativeTable:
         """Return the table of centred counts for these weights.
@@ -510,7 +524,9 @@ class HashedTables(Compiled):
         if last is not None and last[0] == signature:
             return last[1].table
         previous = self._previous
-        table = None if previous is None else previous.table_of(self._raw, weights, divisors)
+        table = None
+        if previous is not None:
+            table = previous.table_of(self._raw, weights, divisors)
         if table is None:
             table = self._make_table(self._centred, weights, divisors, step=2.0**-FRACTION_BITS)
         # without the whole arrays that this reader puts together

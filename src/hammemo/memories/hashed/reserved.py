@@ -139,7 +139,7 @@ class Reserved:
     def digest(self) -> str:
         """Return a short name of what is reserved: equal names, equal features."""
         digest = hashlib.blake2b(digest_size=16)
-        places = [part.astype("<u4") for part in self.places]
+        places = [group.astype("<u4") for group in self.places]
         for array in (*self.tokens.arrays().values(), *places):
             digest.update(len(array).to_bytes(8, "little") + array.tobytes())
         return digest.hexdigest()
@@ -348,8 +348,11 @@ def _vocabulary_and_ranks(
         vocabulary = contexts.vocabulary.keep(mask)
     else:
         vocabulary = Vocabulary(values)
-    parts = np.split(index, np.cumsum([rows.size for rows in features])[:-1])
-    ranks = [part.reshape(rows.shape) for part, rows in zip(parts, features, strict=True)]
+    flat_ranks = np.split(index, np.cumsum([rows.size for rows in features])[:-1])
+    ranks = [
+        ranks_of_group.reshape(rows.shape)
+        for ranks_of_group, rows in zip(flat_ranks, features, strict=True)
+    ]
     return vocabulary, ranks
 
 
@@ -372,11 +375,11 @@ def _list_features(
         is_kept = np.zeros(len(hashes), bool)
         is_kept[keep] = True
         groups = [rows[is_kept[rows].all(axis=1)] for rows in groups]
-        used = np.zeros(len(hashes), bool)
+        is_used = np.zeros(len(hashes), bool)
         for rows in groups:
-            used[rows] = True
-        groups = [(np.cumsum(used) - 1)[rows] for rows in groups]
-        return _list_features(vocabulary.keep(used), groups, sites, seed=seed, key=key)
+            is_used[rows] = True
+        groups = [(np.cumsum(is_used) - 1)[rows] for rows in groups]
+        return _list_features(vocabulary.keep(is_used), groups, sites, seed=seed, key=key)
     place = np.empty(len(hashes), np.int64)
     place[keep] = np.arange(len(keep))
     identities = hashing.vocabulary_identities(vocabulary, seed, key)[keep]

@@ -91,14 +91,14 @@ class PagedRows:
         A version whose pages were never put together is read page by page.
         """
         if self._whole is None and len(rows) < len(self.pages):
-            parts = [self.row(row) for row in rows.tolist()]
-            return np.array(parts, self.dtype).reshape(len(rows), self.shape[1])
+            pieces = [self.row(row) for row in rows.tolist()]
+            return np.array(pieces, self.dtype).reshape(len(rows), self.shape[1])
         return np.asarray(self.whole()[rows])
 
     def columns(self, columns: Ints) -> Ints:
         """Return some columns of all rows."""
-        parts = [part[:, columns] for part in self._parts()]
-        return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
+        pieces = [piece[:, columns] for piece in self._parts()]
+        return np.concatenate([np.empty((0, len(columns)), np.int64), *pieces]).astype(np.int64)
 
     def _parts(self) -> tuple[Array, ...]:
         """Return all rows in order: as one array if there is one, else the pages."""
@@ -173,9 +173,9 @@ class PagedRows:
         to_columns = column_index(in_use, len(source))
         from_columns = column_index(source[in_use], self.shape[1])
         first = 0
-        for part in self._parts():
-            out[first : first + len(part), to_columns] = part[:, from_columns]
-            first += len(part)
+        for piece in self._parts():
+            out[first : first + len(piece), to_columns] = piece[:, from_columns]
+            first += len(piece)
 
     def _with_pages(self, pages: tuple[Array, ...]) -> PagedRows:
         """Return rows of the same shape with other pages; `__init__` would need one array."""
@@ -416,25 +416,29 @@ class Tables(Cached):
     def _read_one(self, rows: list[int]) -> Ints:
         """Return what `read` does, for the rows of one context."""
         none = np.zeros(self.width, np.int64)
-        parts = [
+        site_rows = [
             none if row < 0 else table.row(row) for table, row in zip(self.sites, rows, strict=True)
         ]
-        read = np.concatenate(parts, dtype=np.int64, casting="unsafe")
-        return read.reshape(1, len(parts), self.width)
+        read = np.concatenate(site_rows, dtype=np.int64, casting="unsafe")
+        return read.reshape(1, len(site_rows), self.width)
 
     def plus(self, cells: Sequence[TableCells]) -> Tables:
         """Return the tables with counts added to distinct cells of each site."""
         pairs = list(zip(self.sites, cells, strict=True))
-        tables = Tables(tuple(table.plus(part) for table, part in pairs), self.columns)
+        tables = Tables(tuple(table.plus(site_cells) for table, site_cells in pairs), self.columns)
         # sums that are known here are kept up to date
         if "totals" in vars(self):
-            added = [self._column_sums(part.columns, part.counts) for part in cells]
+            added = [
+                self._column_sums(site_cells.columns, site_cells.counts) for site_cells in cells
+            ]
             vars(tables)["totals"] = self.totals + added
         if "shared_sums" in vars(self):
             added = []
-            for table, part in pairs:
-                is_bucket = part.rows >= len(table.own)
-                added.append(self._column_sums(part.columns[is_bucket], part.counts[is_bucket]))
+            for table, site_cells in pairs:
+                is_bucket = site_cells.rows >= len(table.own)
+                added.append(
+                    self._column_sums(site_cells.columns[is_bucket], site_cells.counts[is_bucket])
+                )
             vars(tables)["shared_sums"] = self.shared_sums + added
         return tables
 
@@ -489,10 +493,10 @@ class Tables(Cached):
         examples_left : ndarray of shape (width,)
             The examples that the label of each column keeps.
         """
-        for k, (table, part) in enumerate(zip(self.sites, cells, strict=True)):
-            if (table.at(part.rows, part.columns) < part.counts).any():
+        for k, (table, site_cells) in enumerate(zip(self.sites, cells, strict=True)):
+            if (table.at(site_cells.rows, site_cells.columns) < site_cells.counts).any():
                 return False
-            sums_left = self.totals[k] - self._column_sums(part.columns, part.counts)
+            sums_left = self.totals[k] - self._column_sums(site_cells.columns, site_cells.counts)
             if (sums_left > examples_left).any():
                 return False
         return True
@@ -507,7 +511,9 @@ class Tables(Cached):
         if (sums_left > examples_left).any():
             return False
         pairs = zip(self.sites, other.sites, strict=True)
-        return all(table.covers(part, columns, other.columns) for table, part in pairs)
+        return all(
+            table.covers(other_table, columns, other.columns) for table, other_table in pairs
+        )
 
     def merge(self, other: Tables, columns: Ints, sign: int) -> Tables:
         """Return the sum with other tables or, if it is covered, the difference.
@@ -515,7 +521,10 @@ class Tables(Cached):
         Their labels have these columns here.
         """
         pairs = zip(self.sites, other.sites, strict=True)
-        sites = tuple(table.merge(part, columns, other.columns, sign=sign) for table, part in pairs)
+        sites = tuple(
+            table.merge(other_table, columns, other.columns, sign=sign)
+            for table, other_table in pairs
+        )
         return Tables(sites, self.columns)
 
     def place(self, ranks: Ints) -> Tables:

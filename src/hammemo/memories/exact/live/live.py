@@ -217,9 +217,9 @@ class Live(Cached):
         stamp, labels = self.store.label_set
         if stamp != self.version.label_stamp:
             numbers, _ = self.version.label_row()
-            used = np.zeros(len(self.store.labels), bool)
-            used[numbers] = True
-            labels = LabelSet(*self.store.labels.select(used))
+            is_used = np.zeros(len(self.store.labels), bool)
+            is_used[numbers] = True
+            labels = LabelSet(*self.store.labels.select(is_used))
             self.store.label_set = (self.version.label_stamp, labels)
         return labels
 

@@ -206,9 +206,9 @@ class LiveRows(Rows):
     ) -> Ints:
         """Return the columns of the k best weighted sums over one number."""
         numbers = np.empty((len(contexts), k), np.int64)
-        for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
-            tokens = self.live.token_numbers(contexts[part])
-            self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
+        for piece in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
+            tokens = self.live.token_numbers(contexts[piece])
+            self.live.version.leaders(weights, divisor, tokens, numbers[piece], **options)
         return self._columns_of(numbers)
 
     def _leads(self, n_contexts: int, k: int) -> bool:
@@ -250,13 +250,13 @@ class LiveRows(Rows):
         """Return the columns of the k best labels by a compiled rule, and which are sure."""
         numbers = np.empty((len(contexts), k), np.int64)
         sure = np.empty(len(contexts), bool)
-        for part in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
+        for piece in row_pieces(len(contexts), max(k, len(self.stored.sites.positions))):
             self.live.version.ratio_leaders(
                 rule=rule,
                 n_labels=len(self.labels),
-                tokens=self.live.token_numbers(contexts[part]),
-                out=numbers[part],
-                sure=sure[part],
+                tokens=self.live.token_numbers(contexts[piece]),
+                out=numbers[piece],
+                sure=sure[piece],
             )
         return self._columns_of(numbers), sure
 

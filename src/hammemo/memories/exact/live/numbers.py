@@ -208,6 +208,6 @@ def _order(token: Token) -> tuple[int, Any]:
 def rank_before(vocabulary: Vocabulary, token: Token) -> int:
     """Return how many tokens of a vocabulary come before this one in canonical order."""
     kind, value = _order(token)
-    parts: list[Array] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
-    n_before = sum(len(part) for part in parts[:kind])
-    return n_before + int(np.searchsorted(parts[kind], value))
+    kinds: list[Array] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
+    n_before = sum(len(tokens) for tokens in kinds[:kind])
+    return n_before + int(np.searchsorted(kinds[kind], value))

@@ -222,10 +222,10 @@ class Steps:
 
         The rank of a number that is not in use is 0.
         """
-        used = np.zeros(len(tokens) + 1, bool)
+        is_used = np.zeros(len(tokens) + 1, bool)
         for k in self.first_sites:
-            used[tuples[k][rows[k].lengths > 0]] = True
-        vocabulary, numbers = tokens.select(used)
+            is_used[tuples[k][rows[k].lengths > 0]] = True
+        vocabulary, numbers = tokens.select(is_used)
         ranks = np.zeros(len(tokens) + 1, np.int64)
         ranks[numbers] = np.arange(len(numbers))
         return vocabulary, ranks
@@ -248,10 +248,10 @@ def _locate(
         places = {child: counted.find(shorter) for child, shorter in beginnings.items()}
         if all((rows >= 0).all() for rows in places.values()):
             return counted, places
-    whole = list(beginnings.values())
+    beginning_rows = list(beginnings.values())
     if counted is not None:
-        whole = [counted.rows(), *whole]
-    tuples = TupleSet.collect(np.concatenate(whole), n)[0]
+        beginning_rows = [counted.rows(), *beginning_rows]
+    tuples = TupleSet.collect(np.concatenate(beginning_rows), n)[0]
     return tuples, {child: tuples.find(shorter) for child, shorter in beginnings.items()}
 
 

@@ -81,8 +81,8 @@ class SumState:
 
     @cached_property
     def _vocabulary(self) -> dict[str, Array]:
-        used = self._used[: len(self._stored.vocabulary)]
-        vocabulary = self._stored.vocabulary.keep(used)
+        is_used = self._used[: len(self._stored.vocabulary)]
+        vocabulary = self._stored.vocabulary.keep(is_used)
         return {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
 
     def specs(self) -> dict[str, Spec]:

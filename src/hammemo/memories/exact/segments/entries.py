@@ -132,10 +132,10 @@ class SiteRows:
         if len(rows) == 1:
             return rows[0]
         return cls(
-            tuples=np.concatenate([part.tuples for part in rows]),
-            lengths=np.concatenate([part.lengths for part in rows]),
-            labels=np.concatenate([part.labels for part in rows]),
-            counts=np.concatenate([part.counts for part in rows]),
+            tuples=np.concatenate([site_rows.tuples for site_rows in rows]),
+            lengths=np.concatenate([site_rows.lengths for site_rows in rows]),
+            labels=np.concatenate([site_rows.labels for site_rows in rows]),
+            counts=np.concatenate([site_rows.counts for site_rows in rows]),
         )
 
     def with_ranks(self, tokens: Ints, labels: Ints) -> SiteRows:
@@ -266,7 +266,7 @@ def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints
 
 def _width(parts: Sequence[Ints]) -> int:
     """Return how many bytes the largest of these numbers takes."""
-    largest = max((int(part.max(initial=0)) for part in parts), default=0)
+    largest = max((int(array.max(initial=0)) for array in parts), default=0)
     return np.min_scalar_type(largest).itemsize
 
 

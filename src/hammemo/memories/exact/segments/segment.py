@@ -235,14 +235,14 @@ class Segment(Cached):
         rows = self._rows[site]
         plan = self._plans[site]
         found_rows = np.full(len(tuples), -1, np.int64)
-        whole = np.flatnonzero((tuples >= 0).all(axis=1))
-        if not len(whole) or len(rows) == 1:
+        complete = np.flatnonzero((tuples >= 0).all(axis=1))
+        if not len(complete) or len(rows) == 1:
             return found_rows
-        words = plan.pack(tuples[whole], rows.dtype)
+        words = plan.pack(tuples[complete], rows.dtype)
         place = self._place(site, words)
         is_there = place < len(rows) - 1
         is_there[is_there] = (rows[place[is_there], : plan.words] == words[is_there]).all(axis=1)
-        found_rows[whole] = np.where(is_there, place, -1)
+        found_rows[complete] = np.where(is_there, place, -1)
         return found_rows
 
     def _place(self, site: int, words: Array) -> Ints:

@@ -346,7 +346,7 @@ class View(Cached):
 
 
 def _union(vocabularies: Iterable[Vocabulary]) -> Vocabulary:
-    whole = Vocabulary()
+    union = Vocabulary()
     for vocabulary in vocabularies:
-        whole = whole.union(vocabulary)
-    return whole
+        union = union.union(vocabulary)
+    return union
