@@ -237,9 +237,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_after_kill_the_model_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     printed = run_until_killed(KILLED, tmp_path)
-    monkeypatch.setattr(
-        "hammemo.tasks.labels.task.LabelTask.choose", lambda *_, **__: pytest.fail("a replay chooses nothing")
-    )
+    monkeypatch.setattr("hammemo.tasks.labels.choose.choose", lambda *_, **__: pytest.fail("a replay chooses nothing"))
     with Host(tmp_path) as host:
         again = host.get("t", "m")
         assert again.replayed == 3

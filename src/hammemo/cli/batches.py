@@ -125,7 +125,7 @@ def learn_batches(
     if not fresh and isinstance(reading.schema, TableSchema):
         reading = replace(reading, schema=open_columns(model, reading.schema))
     schema = reading.schema
-    if model.settings().task.chooses_by_first_rows():  # so it gets all rows at once
+    if model.settings().task.schedule.chooses_by_first_rows():  # so it gets all rows at once
         return _learn_targets(model, reading)
     model = model.as_classifier()
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):

@@ -35,7 +35,7 @@ UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 def part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[str, str]:
     """Return the digest of each part of a state and of the parameters of its model, in hexadecimal digits."""
     columns, kept, parameters = state.columns, state.kept, describe_parameter(parameters_of)
-    parts = state.task.describe(state)
+    parts = state.task.describing.describe(state)
     if not isinstance(parameters_of.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = state.seed  # as in files: a generator is described by its address
     if "bounds" in parameters["params"]:

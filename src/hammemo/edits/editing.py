@@ -121,7 +121,7 @@ def read_rows(model: Any, X: Any, y: Any, state: AnyState | None, sample_weight:
         X,
         y=y,
         sample_weight=sample_weight,
-        read_targets=settings.task.read_targets,
+        read_targets=settings.task.reading.read_targets,
     )
 
 

@@ -30,10 +30,10 @@ def fit(
 ) -> ModelState[L, M, V]:
     """Learn rows that are all that there is, so that everything is chosen by them."""
     refuse_to_record(before)
-    batch = settings.task.read_batch(settings, rows, declared, None)
+    batch = settings.task.reading.read_batch(settings, rows, declared, None)
     del rows  # a large table is not held twice
     state = fit_batch(settings, batch, settings.seed())
-    settings.task.check_fit(state)
+    settings.task.weighing.check_fit(state)
     learned = TokenTypes.from_contexts(batch.examples.contexts)
     return state.with_changes(columns=replace(batch.columns, token_types=learned))
 
@@ -80,16 +80,16 @@ def fit_batch(
     elif not room.stores_like(store):  # `keep` was set since, or nothing is stored yet
         store = room.edit(batch.examples, 1)
     rows = None if store is None else store.kept_rows
-    chosen_by = batch.examples if rows is None else task.choice_rows(rows)
-    plan = task.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
+    chosen_by = batch.examples if rows is None else task.choosing.choice_rows(rows)
+    plan = task.choosing.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
 
     def count_all(state: ModelState[L, M, V]) -> M:
         if rows is not None and rows.holds_all:
-            return task.count(state, [rows.examples()], precomputed=plan.precomputed)
-        return task.count(state, [batch.examples])
+            return task.counting.count(state, [rows.examples()], precomputed=plan.precomputed)
+        return task.counting.count(state, [batch.examples])
 
     if rows is not None and not rows.holds_all:
-        plan = replace(plan, layout=task.make_room(plan.layout, batch.examples))
+        plan = replace(plan, layout=task.schedule.make_room(plan.layout, batch.examples))
     state = count_plan(settings, plan, batch, store, count_all)
     return weigh_plan(settings, state, plan, batch)
 
@@ -107,9 +107,9 @@ def count_plan(
     the kept rows, too: they settle what is open in it.
     """
     task = settings.task
-    memory = task.open_memory(plan, None if store is None else store.kept)
+    memory = task.counting.open_memory(plan, None if store is None else store.kept)
     state = start(settings, plan, batch.columns, batch.target_dtype)
-    state = state.with_changes(memory=task.declare(memory, batch.declared), store=store)
+    state = state.with_changes(memory=task.counting.declare(memory, batch.declared), store=store)
     state = state.with_changes(memory=count_all(state))
     return state.with_changes(chosen_at=state.n_examples)
 
@@ -118,7 +118,7 @@ def weigh_plan(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], plan: LayoutPlan[L, M, V], batch: RowBatch
 ) -> ModelState[L, M, V]:
     """Fit the vote of a state that was chosen by a plan and has counted all rows."""
-    vote = settings.task.weigh(settings, state, batch.examples, plan.precomputed)
+    vote = settings.task.weighing.weigh(settings, state, batch.examples, plan.precomputed)
     return state.with_changes(vote=vote, store=settings.keep_after_fit(state.store), refitted=EVERYTHING_FITTED)
 
 
@@ -156,4 +156,4 @@ def choose_like_given(
     """Return the plan of a given layout; LayoutError where the columns are others."""
     check_names(columns, layout.columns)
     check_kinds(columns, layout.columns)
-    return settings.task.choose_like(settings, columns, layout, n_labels)
+    return settings.task.choosing.choose_like(settings, columns, layout, n_labels)

@@ -25,10 +25,10 @@ def forget(
     task, rows = state.task, state.rows
     try:
         store = None if state.store is None else state.store.edit(examples, -1)
-        memory = task.count(state, [examples], -1)
+        memory = task.counting.count(state, [examples], -1)
     except NotStoredError as error:
         raise name_lacking(error, rows, examples) from None
-    memory = task.trust(memory, state) if is_known else trust_if_known(state, memory)
+    memory = task.counting.trust(memory, state) if is_known else trust_if_known(state, memory)
     after = state.with_changes(memory=memory, store=store)
     if not len(examples):
         return after
@@ -43,7 +43,7 @@ def name_lacking(error: NotStoredError, rows: KeptRows | None, examples: Example
 
 def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     """Remove rows or documents that another model keeps, or some of its own."""
-    memory = trust_if_known(state, state.task.count(state, kept.batches(), -1))
+    memory = trust_if_known(state, state.task.counting.count(state, kept.batches(), -1))
     store = None if state.store is None else state.store.plus(kept, -1)
     return state.with_changes(memory=memory, store=store)
 
@@ -53,7 +53,7 @@ def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V
     if state.holds_nothing:
         return state
     task = state.task
-    memory = task.declare(task.empty_memory(state), state.declared)
+    memory = task.counting.declare(task.counting.empty_memory(state), state.declared)
     store = state.store
     if store is not None:
         store = _empty_room(settings, state, store)
@@ -76,12 +76,12 @@ def note_forgotten(
     witness = state.witness
     if witness is not None and examples is not None:
         witness = witness.plus_examples(examples)
-    is_stale = state.stale or state.task.depends_on_rows(settings, state)
+    is_stale = state.stale or state.task.weighing.depends_on_rows(settings, state)
     return state.with_changes(witness=witness, stale=is_stale)
 
 
 def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:
     """Return a memory that has forgotten rows, noting that each was looked up where the store knows all rows."""
     if before.store is not None and before.store.knows_all:
-        return before.task.trust(memory, before)
+        return before.task.counting.trust(memory, before)
     return memory

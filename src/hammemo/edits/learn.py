@@ -37,22 +37,22 @@ def learn(
     """
     task = settings.task
     refuse_to_record(before)
-    batch = task.read_batch(settings, rows, declared, before)
+    batch = task.reading.read_batch(settings, rows, declared, before)
     if layout is not None and before is not None:
         raise ValueError("layout= is fixed at the first call, and this model has already learnt rows.")
     holds_nothing = before is None or (before.holds_nothing and not before.pinned)
-    if holds_nothing and layout is None and task.chooses_by_first_rows() and len(batch.examples):
+    if holds_nothing and layout is None and task.schedule.chooses_by_first_rows() and len(batch.examples):
         return _fit_first_rows(settings, before, batch)
     if before is None:
         state, batch = _begin(settings, batch, layout)
-    elif holds_nothing and task.begins_again(before, choose_again=choose_again):
+    elif holds_nothing and task.schedule.begins_again(before, choose_again=choose_again):
         state = begin_again(settings, before, batch)
     else:
         state = before
     state = _add(settings, state, batch, choose_again=choose_again)
-    if choose_again and (task.is_choice_due(settings, state) or task.is_choice_due_at_once(state)):
+    if choose_again and (task.schedule.is_choice_due(settings, state) or task.schedule.is_choice_due_at_once(state)):
         return choose_again_by_rows(settings, state)
-    vote = task.weigh_learned(
+    vote = task.weighing.weigh_learned(
         settings,
         state,
         batch.examples,
@@ -79,7 +79,7 @@ def _begin(
     """Return the first state of a model, without rows, and its first rows as of the kinds of their columns."""
     n_labels = len(batch.examples.labels.union(batch.declared))
     if layout is None:
-        plan = settings.task.choose_by_first_rows(settings, batch.columns, batch, n_labels, settings.seed())
+        plan = settings.task.choosing.choose_by_first_rows(settings, batch.columns, batch, n_labels, settings.seed())
     else:
         columns, examples = like_layout(settings, batch.columns, batch.examples, layout.columns)
         batch = replace(batch, columns=columns, examples=examples)
@@ -91,9 +91,9 @@ def begin_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V], bat
     """Return a state as for a first batch, with nothing stored; declared labels and the seed stay."""
     task, declared = settings.task, state.declared
     n_labels = len(batch.examples.labels.union(declared))
-    plan = task.choose_by_first_rows(settings, state.columns, batch, n_labels, state.seed)
+    plan = task.choosing.choose_by_first_rows(settings, state.columns, batch, n_labels, state.seed)
     again = start(settings, plan, state.columns, state.target_dtype)
-    memory = task.declare(again.memory, declared)
+    memory = task.counting.declare(again.memory, declared)
     return again.with_changes(memory=memory, cutting=state.cutting, **state.carried)
 
 
@@ -104,9 +104,9 @@ def _add(
     task, examples = state.task, batch.examples
     learned = TokenTypes.from_contexts(examples.contexts)
     columns = state.columns.with_tokens(learned, first=state.holds_nothing)
-    state = state.with_changes(columns=columns, memory=task.declare(state.memory, batch.declared))
+    state = state.with_changes(columns=columns, memory=task.counting.declare(state.memory, batch.declared))
     try:
-        memory = task.count(state, [examples])
+        memory = task.counting.count(state, [examples])
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, examples, choose_again=choose_again)
     store = None if state.store is None else state.store.edit(examples, 1)
@@ -125,10 +125,10 @@ def learn_what_does_not_fit(
     stored = state.with_changes(store=None if state.store is None else state.store.edit(examples, 1))
     if choose_again and state.can_choose and stored.can_choose:
         again = choose_again_by_rows(settings, stored)
-        task.warn_of_choice(state, again, examples)
+        task.schedule.warn_of_choice(state, again, examples)
         return again
-    stored = stored.with_changes(layout=task.make_room(stored.layout, examples))
-    return stored.with_changes(memory=task.count(stored, [examples]))
+    stored = stored.with_changes(layout=task.schedule.make_room(stored.layout, examples))
+    return stored.with_changes(memory=task.counting.count(stored, [examples]))
 
 
 def choose_again_by_rows(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -159,9 +159,9 @@ def with_other_kinds(
     task = settings.task
     known = state.columns.with_types_of(columns)
     columns, store = with_kinds(settings, known, state.store, columns.kinds)
-    if choose_again or task.chooses_by_first_rows():
+    if choose_again or task.schedule.chooses_by_first_rows():
         again = fit_stored(settings, state, columns, store, quickly=True)
         return again.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice
     batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
     again = begin_again(settings, state.with_changes(columns=columns), batch)
-    return again.with_changes(memory=task.count(again, [batch.examples]), store=store)
+    return again.with_changes(memory=task.counting.count(again, [batch.examples]), store=store)

@@ -34,16 +34,16 @@ def learn_one(
     if waits_for(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
     context = read_row(settings, state, context)
-    target, target_dtype = task.read_target(settings, state, target, 1)
+    target, target_dtype = task.reading.read_target(settings, state, target, 1)
     store = state.store
     if store is not None:
         store = store.edit_one(context, target, 1)
     try:
-        memory = task.count_one(state, context, target, 1)
+        memory = task.counting.count_one(state, context, target, 1)
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, Examples.of([context], [target]), choose_again=True)
     after = state.with_changes(memory=memory, target_dtype=target_dtype, store=store)
-    if task.is_choice_due_at_once(after):
+    if task.schedule.is_choice_due_at_once(after):
         return choose_again_by_rows(settings, after)
     return after
 
@@ -55,12 +55,12 @@ def forget_one(
     task = state.task
     (context,) = state.cut([one_context(row, state.columns.names, "forget_one")])
     context = read_row(settings, state, context)
-    target, _ = task.read_target(settings, state, target, -1)
+    target, _ = task.reading.read_target(settings, state, target, -1)
     store = state.store
     try:
         if store is not None:
             store = store.edit_one(context, target, -1)
-        memory = trust_if_known(state, task.count_one(state, context, target, -1))
+        memory = trust_if_known(state, task.counting.count_one(state, context, target, -1))
     except NotStoredError as error:
         raise name_lacking(error, state.rows, Examples.of([context], [target])) from None
     after = state.with_changes(memory=memory, store=store)

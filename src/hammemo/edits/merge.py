@@ -39,10 +39,10 @@ def merge(
     """
     task = state.task
     state, other = _with_same_kinds(settings, state, given)
-    target_dtype = task.common_dtype(state, other)
+    target_dtype = task.reading.common_dtype(state, other)
     cutting = join_cuttings(state, other.cutting, is_other_empty=other.holds_nothing)
     try:
-        memory = task.merge(state, other, 1)
+        memory = task.counting.merge(state, other, 1)
         merged = state.with_changes(memory=memory, store=_store_with(state, other, 1))
     except LayoutError as error:
         merged = _merge_rows(settings, state, other, error)
@@ -71,7 +71,7 @@ def _merge_rows(
         store = other.store
     if rows is None:
         raise error
-    memory = task.declare(merged.memory, declared)
+    memory = task.counting.declare(merged.memory, declared)
     store = None if store is None else _sum(store, rows, 1)
     merged = merged.with_changes(memory=memory, store=store, pinned=state.pinned or other.pinned)
     try:
@@ -85,16 +85,16 @@ def _merge_rows(
 def _is_other_layout_better(state: ModelState[L, M, V], other: ModelState[L, M, V]) -> bool:
     """Return whether too few rows chose the layout of a model, whose rows can be counted under that of the other."""
     can_change = state.all_kept is not None and not state.pinned and state.seed == other.seed
-    return can_change and state.task.is_layout_open(state)
+    return can_change and state.task.schedule.is_layout_open(state)
 
 
 def _count_with_room(state: ModelState[L, M, V], rows: Kept) -> ModelState[L, M, V]:
     """Return a state with rows in its memory; an open layout gets room for them."""
     task = state.task
-    if task.is_layout_open(state):
+    if task.schedule.is_layout_open(state):
         for examples in rows.batches():
-            state = state.with_changes(layout=task.make_room(state.layout, examples))
-    return state.with_changes(memory=task.count(state, rows.batches()))
+            state = state.with_changes(layout=task.schedule.make_room(state.layout, examples))
+    return state.with_changes(memory=task.counting.count(state, rows.batches()))
 
 
 def unmerge(
@@ -104,10 +104,10 @@ def unmerge(
     task = state.task
     other = _as_kinds_of(settings, state, given)
     try:
-        memory = task.merge(state, other, -1)
+        memory = task.counting.merge(state, other, -1)
         store = _store_with(state, other, -1)
         if store is not None and store.knows_all:  # it has looked up every row
-            memory = task.trust(memory, state, other)
+            memory = task.counting.trust(memory, state, other)
         after = state.with_changes(memory=memory, store=store)
     except LayoutError:
         if other.all_kept is None:
@@ -121,7 +121,7 @@ def unmerge(
 def empty_copy(state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Return a state of the same layout with nothing stored, whose layout counts as given."""
     return state.with_changes(
-        memory=state.task.empty_memory(state),
+        memory=state.task.counting.empty_memory(state),
         store=None if state.store is None else state.store.empty_copy(),
         pinned=True,
         chosen_at=0,

@@ -43,7 +43,7 @@ def refit(settings: EditSettings[L, M, V], state: ModelState[L, M, V], what: str
         again = weigh_anew(settings, _open_again(settings, state))
         again = again.with_changes(refitted=EVERYTHING_FITTED)
     elif state.documents is not None:
-        again = state.task.fit_documents(settings, state)
+        again = state.task.documents.fit_documents(settings, state)
     else:
         assert state.store is not None
         columns, store = decided_by_rows(settings, state.columns, state.store)
@@ -54,14 +54,14 @@ def refit(settings: EditSettings[L, M, V], state: ModelState[L, M, V], what: str
 def weigh_anew(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Fit a vote of the same settings, without what was fitted before."""
     task = state.task
-    state = state.with_changes(vote=task.unfitted(settings, state.vote))
-    state = state.with_changes(vote=task.weigh(settings, state), refitted=WEIGHTS_FITTED)
+    state = state.with_changes(vote=task.weighing.clear_vote(settings, state.vote))
+    state = state.with_changes(vote=task.weighing.weigh(settings, state), refitted=WEIGHTS_FITTED)
     return with_fitted_weights(settings, state)
 
 
 def with_fitted_weights(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Note that the weights depend on no forgotten row any more; a layout that was chosen by rows still may."""
-    is_by_rows = state.task.layout_is_by_rows(settings, state) and not state.pinned
+    is_by_rows = state.task.schedule.layout_is_by_rows(settings, state) and not state.pinned
     return state.with_changes(stale=state.stale and is_by_rows)
 
 
@@ -84,9 +84,9 @@ def _count_again(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     """Count all rows again under the same layout."""
     if state.documents is not None and len(kept):
         state = state.with_changes(cutting=state.documents.cutting)
-    memory = state.task.declare(state.task.empty_memory(state), state.declared)
+    memory = state.task.counting.declare(state.task.counting.empty_memory(state), state.declared)
     state = state.with_changes(memory=memory)
-    return state.with_changes(memory=state.task.count(state, kept.batches()))
+    return state.with_changes(memory=state.task.counting.count(state, kept.batches()))
 
 
 def _open_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -99,22 +99,22 @@ def _open_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> 
         nothing = state.rows.examples()
         columns = replace(columns, token_types=TokenTypes.from_contexts(nothing.contexts))
         batch = RowBatch(nothing, columns, state.target_dtype, declared)
-    plan = task.choose_by_first_rows(settings, columns, batch, len(declared), state.store.seed)
+    plan = task.choosing.choose_by_first_rows(settings, columns, batch, len(declared), state.store.seed)
     again = start(settings, plan, columns, state.target_dtype)
-    again = again.with_changes(memory=task.declare(task.empty_memory(again), declared))
+    again = again.with_changes(memory=task.counting.declare(task.counting.empty_memory(again), declared))
     return again if state.rows is None else again.with_changes(store=state.store)
 
 
 def _refit_to_sample(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
     """Choose by some of the rows, as `fit` of all of them did, and take the vote if the layout is the same."""
     task = state.task
-    plan = None if state.pinned else task.choose_by_sample(settings, state)
+    plan = None if state.pinned else task.choosing.choose_by_sample(settings, state)
     if plan is not None:
         state = state.with_changes(layout=plan.layout, vote=plan.vote, chosen_at=state.n_examples)
-        vote = task.weigh(settings, state)
+        vote = task.weighing.weigh(settings, state)
         return state.with_changes(vote=vote, refitted=EVERYTHING_FITTED, stale=False)
     if not state.pinned:
-        state = state.with_changes(layout=task.keep_layout(state))
+        state = state.with_changes(layout=task.choosing.keep_layout(state))
     return weigh_anew(settings, state)
 
 
@@ -123,7 +123,7 @@ def refit_to(
 ) -> ModelState[L, M, V]:
     """Choose again, and count rows that are given: (X, y), or an iterable of such pairs."""
     kept = state.rows
-    if kept is not None and state.task.is_sample_enough(kept):
+    if kept is not None and state.task.choosing.is_sample_enough(kept):
         return _refit_to_stream_of_rows(settings, state, kept, _Batches(settings, rows, read, state))
     pairs = list(pairs_of(rows))  # they are needed for the choice, too
     columns = decided_by_tables(settings, state, [X for X, _ in pairs])
@@ -140,18 +140,18 @@ def _refit_to_stream_of_rows(
     """Choose by kept rows, and count rows that are given, one batch after the other."""
     check_numeric(settings, state)
     task = state.task
-    plan = task.choose(settings, state.columns, task.choice_rows(kept), state.seed, quickly=False)
+    plan = task.choosing.choose(settings, state.columns, task.choosing.choice_rows(kept), state.seed, quickly=False)
     again = start(settings, plan, state.columns, state.target_dtype)
-    memory = task.declare(task.open_memory(plan, kept), state.declared)
+    memory = task.counting.declare(task.counting.open_memory(plan, kept), state.declared)
     again = again.with_changes(memory=memory)
     batches.state = again
     for batch in batches:
         store = None if again.store is None else again.store.edit(batch.examples, 1)
-        again = again.with_changes(memory=task.count(again, [batch.examples]), store=store)
+        again = again.with_changes(memory=task.counting.count(again, [batch.examples]), store=store)
     if again.holds_nothing:
         raise ValueError("There is nothing to learn: no rows were given.")
     again = again.with_changes(target_dtype=batches.target_dtype, chosen_at=again.n_examples, **state.carried)
-    return again.with_changes(vote=task.weigh(settings, again), refitted=EVERYTHING_FITTED)
+    return again.with_changes(vote=task.weighing.weigh(settings, again), refitted=EVERYTHING_FITTED)
 
 
 class _Batches:
@@ -180,7 +180,7 @@ class _Batches:
         for X, y in pairs_of(self.rows):
             checked = self.read(X, y, self.state)
             like = self.state.with_changes(target_dtype=self.target_dtype)
-            batch = self.state.task.read_batch(self.settings, checked, None, like)
+            batch = self.state.task.reading.read_batch(self.settings, checked, None, like)
             self.target_dtype = batch.target_dtype
             yield batch
 

@@ -125,7 +125,7 @@ class ModelState(Generic[L, M, V]):
     @property
     def n_examples(self) -> int:
         """How many examples it holds."""
-        return self.task.n_examples(self.memory)
+        return self.task.counting.count_examples(self.memory)
 
     @property
     def holds_nothing(self) -> bool:
@@ -135,32 +135,32 @@ class ModelState(Generic[L, M, V]):
     @property
     def labels(self) -> Vocabulary:
         """All labels, in the order of answers; none where the model predicts numbers."""
-        return self.task.list_labels(self.memory)
+        return self.task.counting.list_labels(self.memory)
 
     @property
     def label_counts(self) -> Ints:
         """How many examples each of these labels has."""
-        return self.task.count_by_label(self.memory)
+        return self.task.counting.count_by_label(self.memory)
 
     @property
     def can_answer(self) -> bool:
         """Whether there is anything to answer with."""
-        return self.task.can_answer(self)
+        return self.task.counting.can_answer(self)
 
     @property
     def is_layout_undecided(self) -> bool:
         """Whether the next rows settle something of the layout for good."""
-        return self.task.is_layout_undecided(self)
+        return self.task.counting.is_layout_undecided(self)
 
     @property
     def declared(self) -> Vocabulary:
         """The labels that stay while they have no example."""
-        return self.task.declared(self.memory)
+        return self.task.counting.list_declared(self.memory)
 
     @property
     def fingerprint(self) -> str:
         """A short name of the layout: models with equal ones can be merged."""
-        return self.task.fingerprint(self)
+        return self.task.counting.fingerprint(self)
 
     def cut(self, X: Any) -> Any:
         """Return contexts of one length where it is known how to make them of shorter and longer ones."""
@@ -190,7 +190,7 @@ class ModelState(Generic[L, M, V]):
     @property
     def can_choose(self) -> bool:
         """Whether another layout may be chosen by the kept rows or documents: all are kept, and none was given."""
-        return self.all_kept is not None and not self.pinned and self.task.can_count_again(self.memory)
+        return self.all_kept is not None and not self.pinned and self.task.counting.can_count_again(self.memory)
 
     @property
     def can_choose_by_rows(self) -> bool:

@@ -247,7 +247,7 @@ def sync(
         return state, synced
     if fits:
         again = read(X, y, None, sample_weight)
-        return fit_again(settings, before, again, settings.task.declared_targets(before)), synced
+        return fit_again(settings, before, again, settings.task.reading.list_declared_targets(before)), synced
     if found is not None and found.gone is not None:
         after = state
         if len(found.gone):

@@ -22,7 +22,7 @@ def take_choice(
     if chosen.columns.n != columns.n or chosen.seed != state.seed:
         raise ValueError("the layout is of a model with other columns, or with another seed")
     task = state.task
-    if task.has_layout_of(state, chosen):
+    if task.counting.has_layout_of(state, chosen):
         return state.with_layout_of(chosen).with_changes(stale=False)
     if store is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
@@ -31,9 +31,9 @@ def take_choice(
     columns = columns.with_types_of(chosen.columns)  # as `refit` does
     assert store.kept is not None
     taken = state.with_layout_of(chosen)
-    taken = taken.with_changes(memory=task.declare(task.empty_memory(chosen), state.declared))
+    taken = taken.with_changes(memory=task.counting.declare(task.counting.empty_memory(chosen), state.declared))
     try:
-        memory = task.count(taken, store.kept.batches())
+        memory = task.counting.count(taken, store.kept.batches())
     except DoesNotFitError:  # such rows came since: the choice is outdated
         return choose_again_by_rows(settings, state)
     is_open = state.documents is not None and not len(store.kept)  # as after `open`

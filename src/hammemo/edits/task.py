@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 """A state."""
+S_contra = TypeVar("S_contra", contravariant=True)
+"""A state that functions only take."""
 L = TypeVar("L")
 """A layout."""
 M = TypeVar("M")
@@ -120,42 +122,61 @@ class ReadRows(Protocol):
         """Return the rows, with columns as those of a state or, without one, as first rows."""
 
 
-class ModelTask(Protocol[S, L, M, V]):
-    """Labels or numbers. The settings that a step takes are those of the estimators of the task."""
-
-    # ------------------------------------------------------------ reading
+class TargetReading(Protocol[S_contra]):
+    """Reads labels or targets."""
 
     def read_targets(self, y: Any, /) -> Array:
         """Return what a user gives as y as an array of labels or targets, or refuse it."""
 
-    def read_target(self, settings: Any, state: S, target: Any, sign: int, /) -> tuple[Any, np.dtype[Any]]:
+    def read_target(self, settings: Any, state: S_contra, target: Any, sign: int, /) -> tuple[Any, np.dtype[Any]]:
         """Return one label or target, and the type of all targets once it is learned."""
 
-    def read_batch(self, settings: Any, rows: CheckedRows, declared: Any, before: S | None, /) -> RowBatch:
+    def read_batch(self, settings: Any, rows: CheckedRows, declared: Any, before: S_contra | None, /) -> RowBatch:
         """Return rows that are to be learned; ValueError where there is nothing to learn."""
 
-    def common_dtype(self, state: S, other: S, /) -> np.dtype[Any]:
+    def common_dtype(self, state: S_contra, other: S_contra, /) -> np.dtype[Any]:
         """Return the type of the targets of both models, or refuse to put them together."""
 
-    def declared_targets(self, state: S, /) -> Array | None:
+    def list_declared_targets(self, state: S_contra, /) -> Array | None:
         """Return the declared labels as a user declares them; None where there are none."""
 
-    # ------------------------------------------------------------ choosing: layout = choose(rows)
+    def warn_of_targets(self, targets: Array, /) -> None:
+        """Warn of targets by which a model that is fitted to them learns little."""
+
+
+class ChoiceSchedule(Protocol[S_contra, L]):
+    """Says when everything is chosen again, and whether a choice depends on rows."""
 
     def chooses_by_first_rows(self) -> bool:
         """Return whether the first rows, however few, are enough to choose everything by."""
 
-    def begins_again(self, state: S, /, *, choose_again: bool) -> bool:
+    def begins_again(self, state: S_contra, /, *, choose_again: bool) -> bool:
         """Return whether the layout of a state without rows is to be that of the next rows."""
 
-    def is_choice_due(self, settings: Any, state: S, since: int = 0, /) -> bool:
+    def is_choice_due(self, settings: Any, state: S_contra, since: int = 0, /) -> bool:
         """Return whether everything is to be chosen again: the rows have doubled since the last choice, or `since`."""
 
-    def is_choice_due_at_once(self, state: S, /) -> bool:
+    def is_choice_due_at_once(self, state: S_contra, /) -> bool:
         """Return whether everything is to be chosen again even after a single row."""
 
-    def chooses_at_refit(self, settings: Any, state: S, /) -> bool:
+    def chooses_at_refit(self, settings: Any, state: S_contra, /) -> bool:
         """Return whether a refit chooses a layout, or fits what only a whole choice holds."""
+
+    def is_layout_open(self, state: S_contra, /) -> bool:
+        """Return whether the rows said too little to choose a layout, so that one chosen by other rows is better."""
+
+    def make_room(self, layout: L, examples: Examples, /) -> L:
+        """Return a layout in which more rows fit, where that is open; a memory of the former one is one of it, too."""
+
+    def warn_of_choice(self, before: S_contra, after: S_contra, examples: Examples, /) -> None:
+        """Warn of what was lost when everything was chosen again because of rows that did not fit."""
+
+    def layout_is_by_rows(self, settings: Any, state: S_contra, /) -> bool:
+        """Return whether the layout was chosen by rows."""
+
+
+class LayoutChoice(Protocol[S_contra, L, M, V]):
+    """Chooses: layout = choose(rows)."""
 
     def choose(
         self, settings: Any, columns: Columns, examples: Examples, seed: int, /, *, quickly: bool
@@ -167,13 +188,13 @@ class ModelTask(Protocol[S, L, M, V]):
     ) -> LayoutPlan[L, M, V]:
         """Choose what can be chosen by the first of the rows that are to come; without any for None."""
 
-    def choose_like(self, settings: Any, columns: Columns, layout: S, n_labels: int, /) -> LayoutPlan[L, M, V]:
+    def choose_like(self, settings: Any, columns: Columns, layout: S_contra, n_labels: int, /) -> LayoutPlan[L, M, V]:
         """Choose what another model has chosen, so that the two can be merged."""
 
-    def choose_by_sample(self, settings: Any, state: S, /) -> LayoutPlan[L, M, V] | None:
+    def choose_by_sample(self, settings: Any, state: S_contra, /) -> LayoutPlan[L, M, V] | None:
         """Choose by a sample of the rows; None where it is too small, or says another layout than the memory has."""
 
-    def keep_layout(self, state: S, /) -> L:
+    def keep_layout(self, state: S_contra, /) -> L:
         """Return the layout of a state with a note that too few rows were kept to choose it again."""
 
     def choice_rows(self, kept: KeptRows, /) -> Examples:
@@ -182,27 +203,18 @@ class ModelTask(Protocol[S, L, M, V]):
     def is_sample_enough(self, kept: Kept, /) -> bool:
         """Return whether a sample of rows chooses as all of them do, while these are counted from elsewhere."""
 
+
+class DocumentFit(Protocol[S]):
+    """Fits models of documents."""
+
     def fit_documents(self, settings: Any, state: S, /) -> S:
         """Choose by documents, all of which are kept, count them and fit the vote."""
 
-    def is_layout_open(self, state: S, /) -> bool:
-        """Return whether the rows said too little to choose a layout, so that one chosen by other rows is better."""
 
-    def make_room(self, layout: L, examples: Examples, /) -> L:
-        """Return a layout in which more rows fit, where that is open; a memory of the former one is one of it, too."""
+class RowCount(Protocol[S_contra, L, M, V]):
+    """Counts: memory = count(layout, rows)."""
 
-    def warn_of_choice(self, before: S, after: S, examples: Examples, /) -> None:
-        """Warn of what was lost when everything was chosen again because of rows that did not fit."""
-
-    def layout_is_by_rows(self, settings: Any, state: S, /) -> bool:
-        """Return whether the layout was chosen by rows."""
-
-    def depends_on_rows(self, settings: Any, state: S, /) -> bool:
-        """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
-
-    # ------------------------------------------------------------ counting: memory = count(layout, rows)
-
-    def n_examples(self, memory: M, /) -> int:
+    def count_examples(self, memory: M, /) -> int:
         """Return how many examples a memory holds."""
 
     def list_labels(self, memory: M, /) -> Vocabulary:
@@ -214,58 +226,60 @@ class ModelTask(Protocol[S, L, M, V]):
     def count_new_labels(self, memory: M, labels: Vocabulary, /) -> int:
         """Return how many of some labels a memory would have to add; none for numbers."""
 
-    def can_answer(self, state: S, /) -> bool:
+    def can_answer(self, state: S_contra, /) -> bool:
         """Return whether there is anything to answer with."""
 
-    def is_layout_undecided(self, state: S, /) -> bool:
+    def is_layout_undecided(self, state: S_contra, /) -> bool:
         """Return whether the next rows settle something of the layout for good."""
 
-    def declared(self, memory: M, /) -> Vocabulary:
+    def list_declared(self, memory: M, /) -> Vocabulary:
         """Return the labels that a memory keeps while they have no example."""
 
     def declare(self, memory: M, labels: Vocabulary, /) -> M:
         """Return the memory with more declared labels."""
 
-    def empty_memory(self, state: S, /) -> M:
+    def empty_memory(self, state: S_contra, /) -> M:
         """Return a memory of the same layout without rows and without declared labels."""
 
     def open_memory(self, plan: LayoutPlan[L, M, V], kept: Kept | None, /) -> M:
         """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout."""
 
-    def count(self, state: S, batches: Iterable[Examples], sign: int = 1, /, *, precomputed: Any = None) -> M:
+    def count(self, state: S_contra, batches: Iterable[Examples], sign: int = 1, /, *, precomputed: Any = None) -> M:
         """Return the memory of a state with rows added or, with sign -1, subtracted.
 
         DoesNotFitError is raised where the layout has no place for rows to add, NotStoredError where rows to subtract
         cannot be in the memory. `precomputed` is that of a plan by the same rows.
         """
 
-    def count_one(self, state: S, context: list[Any], target: Any, sign: int, /) -> M:
+    def count_one(self, state: S_contra, context: list[Any], target: Any, sign: int, /) -> M:
         """Return the memory with one row added or subtracted."""
 
-    def trust(self, memory: M, /, *before: S) -> M:
+    def trust(self, memory: M, /, *before: S_contra) -> M:
         """Return a memory that has forgotten rows, of which each was looked up among all rows of the states before."""
 
-    def merge(self, state: S, other: S, sign: int, /) -> M:
+    def merge(self, state: S_contra, other: S_contra, sign: int, /) -> M:
         """Return the memory of both states; LayoutError where their layouts differ."""
 
     def can_count_again(self, memory: M, /) -> bool:
         """Return whether the rows may be counted under another layout."""
 
-    def fingerprint(self, state: S, /) -> str:
+    def fingerprint(self, state: S_contra, /) -> str:
         """Return a short name of the layout."""
 
-    def has_layout_of(self, state: S, other: S, /) -> bool:
+    def has_layout_of(self, state: S_contra, other: S_contra, /) -> bool:
         """Return whether two states have the same layout, so that the memory of one is a memory of the other."""
 
-    # ------------------------------------------------------------ weighing: vote = weigh(kept rows, memory)
 
-    def weigh(self, settings: Any, state: S, learned: Examples | None = None, precomputed: Any = None, /) -> V:
+class VoteFit(Protocol[S_contra, V]):
+    """Weighs: vote = weigh(kept rows, memory)."""
+
+    def weigh(self, settings: Any, state: S_contra, learned: Examples | None = None, precomputed: Any = None, /) -> V:
         """Return the vote fitted to the kept rows, or to what was learned where nothing is kept."""
 
     def weigh_learned(
         self,
         settings: Any,
-        state: S,
+        state: S_contra,
         examples: Examples,
         /,
         *,
@@ -274,22 +288,67 @@ class ModelTask(Protocol[S, L, M, V]):
     ) -> V:
         """Return the vote after a batch of rows: it is fitted again only where they are many."""
 
-    def unfitted(self, settings: Any, vote: V, /) -> V:
+    def clear_vote(self, settings: Any, vote: V, /) -> V:
         """Return a vote of the same settings without what was fitted."""
 
-    def check_fit(self, state: S, /) -> None:
+    def check_fit(self, state: S_contra, /) -> None:
         """Refuse parameters that do not go with the rows that a model was fitted to."""
 
-    # ------------------------------------------------------------ describing
+    def depends_on_rows(self, settings: Any, state: S_contra, /) -> bool:
+        """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
 
-    def describe(self, state: S, /) -> Described:
+
+class ModelDescription(Protocol[S_contra]):
+    """Says what a model holds."""
+
+    def describe(self, state: S_contra, /) -> Described:
         """Return what a digest is made of."""
 
-    def describe_answers(self, settings: Any, state: S, /) -> AnswerFacts:
+    def describe_answers(self, settings: Any, state: S_contra, /) -> AnswerFacts:
         """Return what answers are and what makes them, in plain values."""
 
-    def plot_columns(self, state: S, columns: Sequence[Any], label: Any, ax: Axes | None, /) -> Axes:
+
+class ColumnPlot(Protocol[S_contra]):
+    """Draws what columns say."""
+
+    def plot_columns(self, state: S_contra, columns: Sequence[Any], label: Any, ax: Axes | None, /) -> Axes:
         """Draw what one or two columns say of the labels or targets; `label` is one label to draw, or None."""
 
-    def warn_of_targets(self, targets: Array, /) -> None:
-        """Warn of targets by which a model that is fitted to them learns little."""
+
+class ModelTask(Protocol[S, L, M, V]):
+    """Labels or numbers: the modules of the task, each of which has the functions of one protocol.
+
+    The settings that a step takes are those of the estimators of the task.
+    """
+
+    @property
+    def reading(self) -> TargetReading[S]:
+        """Reads labels or targets."""
+
+    @property
+    def schedule(self) -> ChoiceSchedule[S, L]:
+        """Says when everything is chosen again, and whether a choice depends on rows."""
+
+    @property
+    def choosing(self) -> LayoutChoice[S, L, M, V]:
+        """Chooses: layout = choose(rows)."""
+
+    @property
+    def documents(self) -> DocumentFit[S]:
+        """Fits models of documents."""
+
+    @property
+    def counting(self) -> RowCount[S, L, M, V]:
+        """Counts: memory = count(layout, rows)."""
+
+    @property
+    def weighing(self) -> VoteFit[S, V]:
+        """Weighs: vote = weigh(kept rows, memory)."""
+
+    @property
+    def describing(self) -> ModelDescription[S]:
+        """Says what a model holds."""
+
+    @property
+    def plotting(self) -> ColumnPlot[S]:
+        """Draws what columns say."""

@@ -125,7 +125,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         def change(model: Self) -> AnyState:
             settings = model.settings()
             rows = read_rows(model, X, y, None, sample_weight)
-            settings.task.warn_of_targets(rows.labels)
+            settings.task.reading.warn_of_targets(rows.labels)
             return fit(settings, known_state(model), rows)
 
         edit(self, change)
@@ -406,7 +406,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     def describe_answers(self) -> AnswerFacts:
         """Return what answers are and what makes them, in plain values."""
-        return self.state.task.describe_answers(self.settings(), self.state)
+        return self.state.task.describing.describe_answers(self.settings(), self.state)
 
     def quick_answers(self) -> QuickAnswers | None:
         """Return what answers single rows in microseconds; None where only whole tables are answered."""
@@ -513,7 +513,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         """
         check_is_fitted(self)
         columns = [column] if other is None else [column, other]
-        return self.state.task.plot_columns(self.state, columns, label, ax)
+        return self.state.task.plotting.plot_columns(self.state, columns, label, ax)
 
     def __dir__(self) -> list[str]:
         """Return the names of attributes that there are, without computing `feature_importances_`."""

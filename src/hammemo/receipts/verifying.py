@@ -285,7 +285,7 @@ def _empty_copy(model: AnyModel) -> AnyModel:
     """Return a model of the same layout and declared labels that holds nothing."""
     fresh = model.empty_like()
     state: AnyState = fresh.state
-    memory = state.task.declare(state.memory, model.state.declared)
+    memory = state.task.counting.declare(state.memory, model.state.declared)
     take_state(fresh, state.with_changes(memory=memory))
     return fresh
 

@@ -209,4 +209,4 @@ def _new_labels(labels: list[Any], model: Learner | None) -> int:
     if model is None:
         return len(named)
     state: AnyState = model.state
-    return state.task.count_new_labels(state.memory, named)
+    return state.task.counting.count_new_labels(state.memory, named)

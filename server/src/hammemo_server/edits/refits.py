@@ -47,7 +47,9 @@ def is_choice_due(model: Learner, since: int) -> bool:
     `since` is how many it had when the last choice beside edits began.
     """
     settings: Any = model.settings()
-    return chooses(model) and bool(settings.task.is_choice_due(settings, model.state, since))
+    return chooses(model) and bool(
+        settings.task.schedule.is_choice_due(settings, model.state, since)
+    )
 
 
 def chooses(model: Learner) -> bool:
@@ -58,7 +60,7 @@ def chooses(model: Learner) -> bool:
 def chooses_at_refit(model: Learner) -> bool:
     """Return whether a refit chooses a layout, which it does by documents, too."""
     settings: Any = model.settings()
-    return bool(settings.task.chooses_at_refit(settings, model.state))
+    return bool(settings.task.schedule.chooses_at_refit(settings, model.state))
 
 
 def choose_beside_edits(model: Learner) -> bytes:
@@ -70,7 +72,7 @@ def choose_beside_edits(model: Learner) -> bytes:
     def choose(private: Any) -> AnyState:
         settings = private.settings()
         state: AnyState = private.state
-        if settings.task.is_choice_due(settings, state):
+        if settings.task.schedule.is_choice_due(settings, state):
             return choose_again_by_rows(settings, state)
         return state
 
@@ -83,7 +85,7 @@ def pack_choice(model: Learner) -> bytes:
     """Return layout, vote and weights of a model without its rows; `TooLarge` for a log."""
     bare = model.snapshot()
     state: AnyState = model.state
-    memory = state.task.empty_memory(state)
+    memory = state.task.counting.empty_memory(state)
     take_state(bare, state.with_changes(memory=memory, store=None, position=None))
     return compress(file_bytes(bare))
 

@@ -143,7 +143,9 @@ class Applier:
         rows: list[list[edits.Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         rows = self._with_dates(rows)
-        is_fitted_to_rows = model.state.holds_nothing and model.state.task.chooses_by_first_rows()
+        is_fitted_to_rows = (
+            model.state.holds_nothing and model.state.task.schedule.chooses_by_first_rows()
+        )
         if len(rows) == 1 and not is_fitted_to_rows:
             if learn:
                 model.learn_one(rows[0], labels[0])

@@ -16,7 +16,7 @@ from hammemo.tasks.labels.choose import choice_rows, choose
 from hammemo.tasks.labels.count import add_batches, declare, settle
 from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.size_warning import warn_if_large
-from hammemo.tasks.labels.weigh import check_class_weight, weigh
+from hammemo.tasks.labels.weigh import check_fit, weigh
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
@@ -171,7 +171,7 @@ def learn_table(
         batch = RowBatch(examples, columns, label_dtype, declared)
         state = count_plan(settings, plan, batch, store=facts.store, count_all=count_table)
         state = state.with_changes(vote=weigh(settings, state))
-    check_class_weight(state)
+    check_fit(state)
     if settings.memory_is_auto and not is_in_segments(state.memory):
         warn_if_large(state.memory)
     return state

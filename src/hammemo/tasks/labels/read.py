@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.edits.task import RowBatch
 from hammemo.tokens.contexts import check_column_names
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.user_input import CheckedRows
+
+
+read_targets: Final = label_array
+"""Reads labels of any kind as an array."""
 
 
 def read_target(

@@ -26,7 +26,7 @@ from hammemo.tasks.labels.names import is_auto
 from hammemo.tasks.labels.read import label_ends
 from hammemo.tasks.labels.scorer import check_probabilities
 from hammemo.tasks.labels.size_warning import watch_size
-from hammemo.tasks.labels.weigh import check_class_weight, fit_vote, weigh
+from hammemo.tasks.labels.weigh import check_fit, fit_vote, weigh
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
@@ -182,7 +182,7 @@ def fit_stream(
     elif state.vote.sample_size():  # a layout may bring fitted weights
         state = _with_vote_for_all_labels(settings, state)
         state = state.with_changes(vote=weigh(settings, state, sample))
-    check_class_weight(state)
+    check_fit(state)
     return state
 
 

@@ -145,7 +145,7 @@ def restrict_reader(reader: Reader, vote: Vote, sites: Sites, examples: Examples
     return reader.restrict(examples.contexts, times=True)
 
 
-def check_class_weight(state: LabelState) -> None:
+def check_fit(state: LabelState) -> None:
     """Refuse a weight of an unknown label in what `fit` learns.
 
     After a deletion, a label may have no rows: then weights are not checked.

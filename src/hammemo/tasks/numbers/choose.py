@@ -130,11 +130,6 @@ def is_sample_enough(kept_rows: Kept) -> bool:
     return False
 
 
-def fit_documents(settings: NumberSettings, state: NumberState) -> NumberState:
-    """Refuse documents: a document has no target."""
-    raise NotImplementedError("a regressor keeps rows, not documents")
-
-
 class _LayoutOfRows(NamedTuple):
     """A layout, and what was computed from the rows that chose it."""
 

@@ -1,0 +1,14 @@
+"""Streams of documents: a regressor learns none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.settings import NumberSettings
+
+
+def fit_documents(settings: NumberSettings, state: NumberState) -> NumberState:
+    """Refuse documents: a document has no target."""
+    raise NotImplementedError("a regressor keeps rows, not documents")
