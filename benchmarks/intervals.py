@@ -30,7 +30,7 @@ from scipy import stats
 
 from hammemo import MemoryRegressor
 from hammemo.estimators.number_predictor import NumberPredictor
-from hammemo.features.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.error_sizes import ErrorSizes, fit_error_sizes
 from hammemo.paper.experiments.measuring import heading
 from hammemo.tasks.numbers.answer import get_answers
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
@@ -163,7 +163,7 @@ def judge(ends: Floats, targets: Floats) -> Covered:
 class PlainErrors(ErrorSizes):
     """Sizes of errors as they were before: quantiles are interpolated between the known errors."""
 
-    def at(self, levels: Floats) -> Floats:
+    def quantiles(self, levels: Floats) -> Floats:
         """Return the quantiles of error / size at these levels."""
         n = len(self.ratios)
         return np.interp(levels, np.arange(n) / max(n - 1, 1), self.ratios)
@@ -181,16 +181,15 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
         errors = asked.targets - NumberWeights(state.vote.weights, state.vote.blend).predict(asked)
     else:
         places = np.arange(len(rows.targets))
-    sizes = PlainErrors.chosen(
+    sizes = fit_error_sizes(
         rows.inputs.codes[places],
         state.layout.codes.is_name,
-        errors,
-        rows.counts[places],
-        rows.words[places],
-        state.seed,
+        errors=errors,
+        counts=rows.counts[places],
+        words=rows.words[places],
+        seed=state.seed,
     )
-    assert isinstance(sizes, PlainErrors)
-    return sizes
+    return PlainErrors(sizes.mean, sizes.ratios, sizes.forest, sizes.leaves)
 
 
 def predict_plainly(state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float) -> Floats:

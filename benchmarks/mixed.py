@@ -52,7 +52,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from hammemo import MemoryClassifier
 from hammemo.features.additive import fit_class_base
 from hammemo.features.cells import choose_cells
-from hammemo.features.cells.forest import grown_forest
+from hammemo.features.cells.grow_forest import grow_forest
 from hammemo.kernels import AutoSites
 from hammemo.paper.experiments.measuring import Row, cells, heading, seconds, table
 
@@ -170,7 +170,7 @@ class Without(Wrapped):
             if self.part == "base":
                 changed.enter_context(patch.object(choose_cells, "fit_class_base", _base_of_zeros))
             elif self.part == "trees":
-                changed.enter_context(patch.object(choose_cells, "grown_forest", _forest_of_roots))
+                changed.enter_context(patch.object(choose_cells, "grow_forest", _forest_of_roots))
             return super().fit(X, y)
 
 
@@ -179,8 +179,8 @@ def _base_of_zeros(*given: Any, **named: Any) -> Any:
     return replace(base, coefficients=base.coefficients * 0, crossed=base.crossed * 0)
 
 
-def _forest_of_roots(codes: Any, *given: Any) -> Any:
-    return grown_forest(np.zeros_like(codes), *given)  # equal rows cannot be cut
+def _forest_of_roots(codes: Any, **named: Any) -> Any:
+    return grow_forest(codes=np.zeros_like(codes), **named)  # equal rows cannot be cut
 
 
 def _lightgbm() -> Any:

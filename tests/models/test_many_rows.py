@@ -17,7 +17,8 @@ from hammemo.features.additive.fit_numbers import compute_gram
 from hammemo.features.additive.gram import MAX_ROWS, MAX_TARGET, Gram
 from hammemo.features.additive.levels import HAT
 from hammemo.features.cells import number_trees
-from hammemo.features.cells.number_trees import NumberCells, number_features
+from hammemo.features.cells.number_cells import NumberCells
+from hammemo.features.cells.number_trees import compute_number_features
 from hammemo.files import inspect
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
@@ -226,10 +227,10 @@ def test_features_of_wide_sums_are_those_of_whole_numbers(seed: int) -> None:
     rows, forest = rows_of(MemoryRegressor().fit(X, y)), state.layout.forests[0]
     times = rng.integers(1, 2**34, 40)
     numbers = rng.integers(-(2**53), 2**53, 40)
-    cells = NumberCells.empty(forest).changed(forest, rows.leaves[0], numbers, times)
+    cells = NumberCells.empty(forest).with_rows(forest, rows.leaves[0], numbers, times)
     assert cells.sums.ndim == 2
     is_out = rng.random(rows.leaves[0].shape) < 0.5
-    found = number_features(forest, rows.leaves[0], is_out, cells, numbers)
+    found = compute_number_features(forest, rows.leaves[0], is_out, cells=cells, numbers=numbers)
     sums, counts = exact_values(cells.sums), cells.counts.tolist()
     expected = np.zeros((40, number_trees.N_FEATURES)).reshape(40, 3, 3, 2)
     for i in range(40):

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 from hammemo import MemoryClassifier, load, save
-from hammemo.features.cells import forest
+from hammemo.features.cells import grow_forest
 from hammemo.files.contents import file_bytes
 from hammemo.votes import Mixture
 
@@ -109,14 +109,14 @@ def test_what_is_no_number_of_threads_is_refused(n_jobs: Any) -> None:
 def test_an_error_in_a_thread_leaves_the_model_as_it_was(error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = mixed(300, 2)
     clf = MemoryClassifier(n_jobs=2).fit(X, y)
-    before, drawn = clf.digest(), forest.copies_in_bag
+    before, drawn = clf.digest(), grow_forest.count_copies_in_bag
 
     def failing(words: Any, counts: Any, tree: int) -> Any:
         if tree == 5:
             raise error("in a thread")
         return drawn(words, counts, tree)
 
-    monkeypatch.setattr(forest, "copies_in_bag", failing)
+    monkeypatch.setattr(grow_forest, "count_copies_in_bag", failing)
     with pytest.raises(error, match="in a thread"):
         clf.fit(X[:200], y[:200])
     assert clf.digest() == before

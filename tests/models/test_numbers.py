@@ -21,7 +21,7 @@ from hammemo import MemoryClassifier, _native, load, save
 from hammemo.edits.editing import read_rows
 from hammemo.features.cells import TreeCells, column_codes
 from hammemo.features.cells.column_codes import quantile_cuts
-from hammemo.features.cells.forest import copies_in_bag, out_of_bag
+from hammemo.features.cells.grow_forest import count_copies_in_bag, mark_out_of_bag
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
@@ -296,7 +296,9 @@ def test_compiled_bags_are_those_of_the_plain_twin(seed: int, tree: int) -> None
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 50))
     words, counts = rng.integers(0, 2**64, n, np.uint64), rng.integers(0, rng.choice([2, 40, 2**40]), n)
-    np.testing.assert_array_equal(copies_in_bag(words, counts, tree), plain_trees.copies_in_bag(words, counts, tree))
+    np.testing.assert_array_equal(
+        count_copies_in_bag(words, counts, tree), plain_trees.copies_in_bag(words, counts, tree)
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(253, 6, 0.05), (15, 6, 0.05), (3, 2, 0.2), (0, 1, 0.0)]))
@@ -410,9 +412,9 @@ def test_copies_of_a_row_grow_trees_one_by_one() -> None:
     words = np.random.default_rng(3).integers(0, 2**64, 2_000, np.uint64)
     counts = np.arange(2_000) % 70
     for tree in (0, 5):
-        drawn = np.array([copies_in_bag(words, np.full(2_000, n), tree) for n in range(70)])  # (n, m)
+        drawn = np.array([count_copies_in_bag(words, np.full(2_000, n), tree) for n in range(70)])  # (n, m)
         assert np.isin(np.diff(drawn, axis=0), [0, 1]).all()  # one copy more adds itself, or nothing
-        np.testing.assert_array_equal(copies_in_bag(words, counts, tree), drawn[counts, np.arange(2_000)])
+        np.testing.assert_array_equal(count_copies_in_bag(words, counts, tree), drawn[counts, np.arange(2_000)])
         assert abs(drawn[1].mean() - 0.632) < 0.04  # 3.7 standard errors: wrong once in 4,600 draws of the words
         assert abs(drawn[69].mean() / 69 - 0.632) < 0.04
 
@@ -443,7 +445,9 @@ def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
     clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
     assert isinstance(clf.state.layout.cells, TreeCells)
     last = clf.state.layout.cells.last_word
-    assert out_of_bag(clf.state.layout.cells.forest, np.array([0, last], np.uint64), np.array([40, 40]), last).all()
+    assert mark_out_of_bag(
+        clf.state.layout.cells.forest, np.array([0, last], np.uint64), np.array([40, 40]), last
+    ).all()
     assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0
 
 

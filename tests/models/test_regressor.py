@@ -19,8 +19,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import FileError, LayoutError, MemoryClassifier, MemoryRegressor, NotStoredError, _native, load, save
-from hammemo.features.cells import error_sizes, number_trees
-from hammemo.features.cells.nonnegative import nonnegative_solution
+from hammemo.features.cells import error_sizes, number_cells, number_trees
+from hammemo.features.cells.nonnegative import solve_nonnegative
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.votes import number_answers
@@ -386,7 +386,7 @@ def test_weights_that_are_not_negative_are_those_of_scipy(seed: int) -> None:
     A = rng.normal(size=(40, p)) @ rng.normal(size=(p, p))
     b = A @ np.maximum(rng.normal(size=p), 0) + rng.normal(size=40)
     A, b = np.concatenate([A, 0.01 * np.eye(p)]), np.append(b, np.zeros(p))
-    found = nonnegative_solution(A.T @ A, A.T @ b)
+    found = solve_nonnegative(A.T @ A, A.T @ b)
     assert (found >= 0).all()
     best = nnls(A, b, maxiter=1000)[1] ** 2
     assert ((A @ found - b) ** 2).sum() <= best * (1 + 1e-6)
@@ -398,10 +398,10 @@ def test_few_rows_are_counted_as_many_are() -> None:
     assert state.rows is not None
     rows = NumberRows.from_examples(state.layout, state.rows.examples(), state.seed)
     forest, leaves, left = state.layout.forests[1], rows.leaves[1], rows.residuals[1]
-    one_by_one = number_trees.NumberCells.empty(forest)
+    one_by_one = number_cells.NumberCells.empty(forest)
     for i in range(len(left)):
         at = slice(i, i + 1)
-        one_by_one = one_by_one.changed(forest, leaves[at], left[at], rows.counts[at])
+        one_by_one = one_by_one.with_rows(forest, leaves[at], left[at], rows.counts[at])
     held = state.memory.cells[1]
     assert np.array_equal(one_by_one.counts, held.counts)
     assert np.array_equal(one_by_one.sums, held.sums)
@@ -415,7 +415,9 @@ def test_compiled_walks_give_the_sums_of_the_plain_twin() -> None:
     codes = rng.integers(0, 256, (50, len(state.layout.codes.is_name))).astype(np.uint8)
     values = rng.normal(size=(len(state.layout.forests[0].column), 2))
     forest = state.layout.forests[0]
-    assert np.array_equal(number_trees.leaf_sums(forest, values)(codes), plain_trees.leaf_sums(forest, values, codes))
+    assert np.array_equal(
+        number_trees.make_leaf_sums(forest, values)(codes), plain_trees.leaf_sums(forest, values, codes)
+    )
     assert np.array_equal(forest.leaves(codes), plain_trees.leaves_of(forest, codes))
 
 
@@ -475,9 +477,9 @@ def test_a_column_is_drawn_by_the_means_of_its_values() -> None:
 
 def test_trees_are_made_ready_once_for_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(200, 2))
-    model, made = MemoryRegressor().fit(X, X[:, 0]), Mock(wraps=number_trees.leaf_sums)
-    monkeypatch.setattr(number_answers, "leaf_sums", made)
-    monkeypatch.setattr(error_sizes, "leaf_sums", made)
+    model, made = MemoryRegressor().fit(X, X[:, 0]), Mock(wraps=number_trees.make_leaf_sums)
+    monkeypatch.setattr(number_answers, "make_leaf_sums", made)
+    monkeypatch.setattr(error_sizes, "make_leaf_sums", made)
     wanted = model.predict_interval(X[:5])
     assert np.array_equal(np.vstack([model.predict_interval(X[i : i + 1]) for i in range(5)]), wanted)
     assert made.call_count == 3  # two parts, and the sizes of errors

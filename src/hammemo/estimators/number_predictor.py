@@ -9,7 +9,6 @@ import numpy as np
 from hammemo.estimators.predictor import torch_module, write_onnx
 from hammemo.explain.explanations import one_context
 from hammemo.features.cells.column_codes import code_arrays
-from hammemo.features.cells.forest import forest_arrays
 from hammemo.features.wide.narrowing import refuse_wide
 from hammemo.portable.tree_graph import NumberGraph, number_graph
 from hammemo.tasks.numbers.errors import get_interval_answers
@@ -148,7 +147,7 @@ class NumberPredictor(ReadsQuestions):
             found |= {f"narrowing.{name}": array for name, array in own.narrowing.arrays().items()}
         found |= {f"design.{name}": array for name, array in own.design.arrays().items()}
         for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
-            found |= {f"trees.{part}.{name}": array for name, array in forest_arrays(forest).items()}
+            found |= {f"trees.{part}.{name}": array for name, array in forest.arrays().items()}
             found[f"leaves.{part}"] = leaves
         found |= {f"errors.{name}": array for name, array in ({} if errors is None else errors.arrays()).items()}
         return {**found, "coefficients": own.coefficients, "blend": own.blend}

@@ -534,7 +534,7 @@ def number_graph(
         "blend": answers.blend,
         "size": errors.mean,
         "least_size": LEAST_SIZE * errors.mean,
-        "ratios": errors.at(levels),
+        "ratios": errors.quantiles(levels),
         "live_mean": live_mean,
         "mean": mean,
         "unit.0": np.ldexp(1.0, -half_exponent),

@@ -17,7 +17,7 @@ import numpy as np
 
 from hammemo._versions import Cached, cached_property
 from hammemo.features.additive.additive_base import score_rows
-from hammemo.features.cells.number_trees import leaf_sums
+from hammemo.features.cells.number_trees import make_leaf_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ class NumberAnswers(Cached):
     @cached_property
     def leaf_sums(self) -> list[Callable[[NDArray[np.uint8]], Floats]]:
         """For each forest, what gives the sum and the trust of rows."""
-        return list(map(leaf_sums, self.forests, self.leaves))
+        return list(map(make_leaf_sums, self.forests, self.leaves))
 
     def sum_trees(self, part: int, codes: NDArray[np.uint8]) -> tuple[Floats, Floats]:
         """Return what the trees of a part add to rows, and the trust in them: from 0 to 1."""
@@ -139,7 +139,7 @@ class NumberAnswers(Cached):
     def predict_quantiles(self, levels: Floats, rows: SeenRows) -> Floats:
         """Return quantiles of the target of each row: (m, levels)."""
         assert self.errors is not None
-        deviations = self.errors.sizes(rows.codes)[:, None] * self.errors.at(levels)
+        deviations = self.errors.sizes(rows.codes)[:, None] * self.errors.quantiles(levels)
         return self.convert_units(self.predict_units(rows)[:, None] + deviations)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
-from hammemo.features.cells.forest import KINDS, LEVELS, out_of_bag
+from hammemo.features.cells.forest import KINDS, LEVELS
+from hammemo.features.cells.grow_forest import mark_out_of_bag
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -187,7 +188,7 @@ def _find_distinct_rows(cells: TreeCells, examples: Examples, seed: int) -> _Dis
 
 def _find_out_of_bag(cells: TreeCells, rows: _DistinctRows) -> Bools:
     """Return which trees each row did not grow: (m, trees)."""
-    return out_of_bag(cells.forest, rows.words, rows.multiplicity, cells.last_word)
+    return mark_out_of_bag(cells.forest, rows.words, rows.multiplicity, cells.last_word)
 
 
 def _choose_sample(is_out: Bools, sample: int | None) -> Ints:

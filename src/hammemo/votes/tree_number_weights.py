@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo.features.additive.base_folds import FOLDS
-from hammemo.features.cells.nonnegative import nonnegative_solution
-from hammemo.features.cells.number_trees import fitted_weights, weighted
+from hammemo.features.cells.nonnegative import solve_nonnegative
+from hammemo.features.cells.number_trees import fit_feature_weights, sum_weighted
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints, Words
@@ -95,7 +95,7 @@ class NumberWeights:
 
     def predict(self, rows: UnseenRows) -> Floats:
         """Return what is expected of rows, in units less the mean."""
-        return weighted(np.column_stack(_predict_parts(rows, self.weights)), self.blend)
+        return sum_weighted(np.column_stack(_predict_parts(rows, self.weights)), self.blend)
 
 
 def fit_weights(rows: UnseenRows) -> NumberWeights:
@@ -106,7 +106,7 @@ def fit_weights(rows: UnseenRows) -> NumberWeights:
     """
     tree_weights = np.array(
         [
-            fitted_weights(features, left, rows.counts, _RIDGE)
+            fit_feature_weights(features, left, rows.counts, _RIDGE)
             for features, left in zip(rows.features, rows.left, strict=True)
         ]
     )
@@ -119,7 +119,7 @@ def fit_weights(rows: UnseenRows) -> NumberWeights:
         [[_sum_products(left, right, rows.counts) for left in expected] for right in expected]
     )
     products = np.array([_sum_products(part, rows.targets, rows.counts) for part in expected])
-    blend = nonnegative_solution(gram + pull * np.eye(n_parts), products + pull / n_parts)
+    blend = solve_nonnegative(gram + pull * np.eye(n_parts), products + pull / n_parts)
     return NumberWeights(tree_weights, blend)
 
 
@@ -142,7 +142,7 @@ def compute_unseen_errors(rows: UnseenRows, fitted: NumberWeights) -> Floats:
 def _predict_parts(rows: UnseenRows, tree_weights: Floats) -> list[Floats]:
     """Return what each part, with its trees, expects of rows."""
     return [
-        rows.targets - (left - weighted(features, weights))
+        rows.targets - (left - sum_weighted(features, weights))
         for left, features, weights in zip(rows.left, rows.features, tree_weights, strict=True)
     ]
 

@@ -9,9 +9,11 @@ import pytest
 from scipy.optimize import minimize
 
 from hammemo.features.additive.base_folds import FOLDS
+from hammemo.features.wide import descent
 from hammemo.features.wide import fit_scores as fitting
 from hammemo.features.wide.choose_columns import choose_narrowing
 from hammemo.features.wide.scaling import UNIT, Scaling
+from hammemo.features.wide.score_targets import LabelTargets
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
@@ -69,7 +71,7 @@ def test_scores_are_exact_sums_of_whole_numbers() -> None:
         ]
         expected = [total / 2**scores.exponent for total in sums]
         folds = np.full(len(X), max(fit - 1, 0))
-        one = scores.scores(entries) if fit == 0 else scores.crossed_scores(entries, folds)
+        one = scores.scores(entries) if fit == 0 else scores.scores_without_folds(entries, folds)
         assert one[:, 0].tolist() == expected
     # rows that are scored together change nothing
     alone = np.vstack([scores.scores(entries.take(np.array([i]))) for i in range(len(X))])
@@ -90,8 +92,8 @@ def test_fits_find_the_minimum_of_a_plain_loss(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(fitting, "_PENALTIES", 1)
     monkeypatch.setattr(fitting, "_FIRST_PENALTY", 0.5)
     monkeypatch.setattr(fitting, "_LAST_STEPS", 60)
-    monkeypatch.setattr(fitting, "MOST_KERNEL_ROWS", 4096 if space == "rows" else 0)
-    found = fitting.fit_scores(scaling, matrix, fitting.LabelTargets(labels, outputs), counts, folds)
+    monkeypatch.setattr(descent, "MOST_KERNEL_ROWS", 4096 if space == "rows" else 0)
+    found = fitting.fit_scores(scaling, matrix, LabelTargets(labels, outputs), counts=counts, folds=folds)
     penalty = 0.5 * fitting._mean_square(matrix)
     constant = round(fitting._CONSTANT * np.sqrt(fitting._mean_square(matrix)) * UNIT) / UNIT
     Z = np.hstack([matrix / UNIT, np.full((30, 1), constant)])

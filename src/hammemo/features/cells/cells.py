@@ -20,7 +20,7 @@ from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
 from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, part_names, split_cuts, split_names, values_of
-from hammemo.features.cells.forest import Forest, cut_shares, forest_arrays, restored_forest
+from hammemo.features.cells.forest import Forest
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS, Site
 from hammemo.tokens.column_kinds import ColumnKind, find_names, find_ordered
@@ -253,7 +253,7 @@ class Cells:
         if not described["trees"]:
             return Cells(kinds, described["missing_is_cell"], ranges, narrowing=narrowing)
         codes = restored_codes(kinds, stored.part("codes"))
-        forest = restored_forest(codes.is_name, stored.part("trees"))
+        forest = Forest.from_stored(codes.is_name, stored.part("trees"))
         tuples = _checked_tuples(described["tuples"], kinds)
         base = LabelBase.from_stored(described["base"], stored.part("base"))
         if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
@@ -337,7 +337,7 @@ class TreeCells(Cells):
 
     def node_shares(self, nodes: Array) -> Floats:
         """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
-        shares = cut_shares(self.forest, self.codes.owned_shares(), nodes)
+        shares = self.forest.share_nodes(self.codes.owned_shares(), nodes)
         shares[~shares.any(axis=1)] = 1.0 / len(self.kinds)  # a root belongs to all columns
         return shares
 
@@ -351,7 +351,7 @@ class TreeCells(Cells):
         """Return the arrays, by name."""
         found = super().arrays()
         found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
-        found.update({f"trees.{name}": array for name, array in forest_arrays(self.forest).items()})
+        found.update({f"trees.{name}": array for name, array in self.forest.arrays().items()})
         found.update({f"base.{name}": array for name, array in self.base.arrays().items()})
         return found
 

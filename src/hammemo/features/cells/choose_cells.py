@@ -16,7 +16,7 @@ from hammemo.features.additive.fit_classes import fit_class_base
 from hammemo.features.additive.label_base import LabelBase
 from hammemo.features.cells.cells import Cells, TreeCells
 from hammemo.features.cells.column_codes import LEAST_ROWS, ColumnCodes, part_names, quantile_cuts, values_of
-from hammemo.features.cells.forest import grown_forest
+from hammemo.features.cells.grow_forest import GROWING_ROWS, grow_forest
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.hashing import key_words
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from hammemo.features.wide.narrowing import Narrowing
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
-
-GROWING_ROWS: Final = 20_000
-"""The most distinct rows that grow trees."""
 
 MAX_TREE_LABELS: Final = 256
 """Labels up to which trees are grown."""
@@ -69,7 +66,15 @@ def chosen_cells(
     bytes_of_rows = np.ascontiguousarray(coded[:m].T)
     n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
-        forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
+        forest = grow_forest(
+            codes=bytes_of_rows,
+            is_name=codes.is_name,
+            targets=labels,
+            counts=counts[:m],
+            words=words[:m],
+            n_plain=n_plain,
+            seed=seed,
+        )
     last_word = int(words[m - 1])
     return TreeCells(kinds, missing_is_cell, ranges, codes, forest, last_word, base, narrowing=narrowing)
 

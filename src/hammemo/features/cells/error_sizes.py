@@ -1,6 +1,12 @@
-"""How large errors are: trees of the absolute errors of unseen rows give a size, quantiles of error / size the rest.
+r"""How large errors are: a size for each row, and quantiles of error / size for all rows.
 
-It is a function of the rows that the vote was fitted to, and stays as it is until the vote is fitted again.
+Trees of the absolute errors of unseen rows give the size of a row's error. With the quantiles
+:math:`q_p` of the errors divided by their sizes, an error is at most
+
+.. math:: q_p \, \operatorname{size}(x)
+
+with the probability p. Both are functions of the rows that the vote was fitted to, and stay as they
+are until the vote is fitted again.
 """
 
 from __future__ import annotations
@@ -12,24 +18,21 @@ import numpy as np
 
 from hammemo._arrays.wide_sums import exact_sum
 from hammemo._versions import cached_property
-from hammemo.features.cells.choose_cells import GROWING_ROWS
 from hammemo.features.cells.finite_sample import take_quantiles
-from hammemo.features.cells.forest import (
-    LEVELS,
-    Forest,
+from hammemo.features.cells.forest import LEVELS, Forest
+from hammemo.features.cells.grow_forest import (
+    GROWING_ROWS,
     ForestRules,
-    forest_arrays,
-    grown_forest,
-    out_of_bag,
-    restored_forest,
+    grow_forest,
+    mark_out_of_bag,
 )
+from hammemo.features.cells.number_cells import NumberCells
 from hammemo.features.cells.number_trees import (
-    NumberCells,
-    fitted_weights,
-    leaf_sums,
-    leaf_values,
-    number_features,
-    weighted,
+    compute_leaf_values,
+    compute_number_features,
+    fit_feature_weights,
+    make_leaf_sums,
+    sum_weighted,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +44,20 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats, Ints, Words
 
 SIZE_TREES: Final = ForestRules(of_a_kind=8, are_numbers=True, least=LEVELS[1] // 2, first=1000)
+"""How trees of error sizes are grown. Sizes are noisier than targets, so that leaves are larger;
+and their numbers, from 1000 on, are those of no other tree, so that bags differ."""
+
 _RIDGE: Final = 1e-4
+"""The ridge of the weights of these trees, as a share of the squared sizes."""
+
 LEAST_SIZE: Final = 0.2
 """A size is at least this share of the mean size."""
-_MOST_ERRORS: Final = 1001
-"""Quantiles that are kept; of fewer rows, all errors."""
+
+_MOST_RATIOS: Final = 1001
+"""Ratios that are stored, at most: evenly spaced ones of more rows, all of fewer."""
+
 _LARGEST: Final = 2**31 - 1
+"""Larger errors are cut off: trees take numbers of 31 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,76 +81,110 @@ class ErrorSizes:
     forest: Forest
     leaves: Floats
 
-    @classmethod
-    def chosen(
-        cls, codes: NDArray[np.uint8], is_name: NDArray[np.uint8], errors: Floats, counts: Ints, words: Words, seed: int
-    ) -> ErrorSizes:
-        """Return the sizes for rows whose errors these are, in the order of their hashes.
-
-        Shapes
-        ------
-        codes : (m, columns); errors, counts, words : (m,)
-        """
-        whole = np.minimum(np.rint(np.abs(errors)), _LARGEST).astype(np.int64)
-        mean = exact_sum(whole, counts) // max(int(counts.sum()), 1)  # 31 bits, and up to 2^40 rows
-        left, m = whole - mean, min(len(codes), GROWING_ROWS)
-        columns = np.ascontiguousarray(codes[:m].T)
-        forest = grown_forest(columns, is_name, left[:m], counts[:m], words[:m], len(columns), seed, SIZE_TREES)
-        leaves = forest.leaves(codes)
-        cells = NumberCells.empty(forest).changed(forest, leaves, left, counts)
-        is_out = out_of_bag(forest, words, counts, int(words[m - 1]), SIZE_TREES.first)
-        features = number_features(forest, leaves, is_out, cells, left)
-        weights = fitted_weights(features, left, counts, _RIDGE)
-        sizes = _bounded(float(max(mean, 1)), weighted(features, weights))
-        values = np.ascontiguousarray(leaf_values(forest, cells, weights)[:, 0])
-        return cls(float(max(mean, 1)), _quantiles(errors / sizes, counts), forest, values)
-
     def sizes(self, codes: NDArray[np.uint8]) -> Floats:
         """Return the size of the error of each row."""
-        return _bounded(self.mean, self._leaf_sums(codes)[:, 0])
+        return _add_mean(self.mean, self._leaf_sums(codes)[:, 0])
 
     @cached_property
     def _leaf_sums(self) -> Callable[[NDArray[np.uint8]], Floats]:
-        return leaf_sums(self.forest, self.leaves[:, None])
+        return make_leaf_sums(self.forest, self.leaves[:, None])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # what is cached is made again
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # without caches
 
-    def at(self, levels: Floats) -> Floats:
-        """Return the quantiles of error / size at these levels, which hold for one more row; the ends may be infinite.
+    def quantiles(self, levels: Floats) -> Floats:
+        """Return the quantiles of error / size at these levels, which hold for one more row.
 
-        Of more than 1,001 rows, 1,001 evenly spaced errors take the place of all.
+        The ends may be infinite. Of more than 1,001 rows, 1,001 evenly spaced ratios take the place
+        of all.
         """
         return take_quantiles(self.ratios, levels)
 
     def arrays(self) -> dict[str, Array]:
-        """Return it as arrays."""
+        """Return the sizes as arrays."""
         return {
             "mean": np.array([self.mean]),
             "ratios": self.ratios,
             "leaves": self.leaves,
-            **{f"trees.{name}": array for name, array in forest_arrays(self.forest).items()},
+            **{f"trees.{name}": array for name, array in self.forest.arrays().items()},
         }
 
     @classmethod
-    def restored(cls, is_name: NDArray[np.uint8], stored: StoredArrays) -> ErrorSizes:
+    def from_stored(cls, is_name: NDArray[np.uint8], stored: StoredArrays) -> ErrorSizes:
         """Return the sizes of a file, checked: undo `arrays`."""
-        forest = restored_forest(is_name, stored.part("trees"), SIZE_TREES)
+        forest = Forest.from_stored(is_name, stored.part("trees"), SIZE_TREES.of_a_kind)
         mean = float(stored.finite("mean", "float64", (1,))[0])
         ratios = stored.finite("ratios", "float64", (None,))
-        if mean < 1 or not 1 <= len(ratios) <= _MOST_ERRORS or (np.diff(ratios) < 0).any():
+        if mean < 1 or not 1 <= len(ratios) <= _MOST_RATIOS or (np.diff(ratios) < 0).any():
             raise ValueError("the sizes of its errors are impossible")
-        return cls(mean, ratios, forest, stored.finite("leaves", "float64", (len(forest.column),)))
+        leaves = stored.finite("leaves", "float64", (len(forest.column),))
+        return cls(mean, ratios, forest, leaves)
 
 
-def _bounded(mean: float, more: Floats) -> Floats:
-    return np.maximum(mean + more, LEAST_SIZE * mean)
+def fit_error_sizes(
+    codes: NDArray[np.uint8],
+    is_name: NDArray[np.uint8],
+    *,
+    errors: Floats,
+    counts: Ints,
+    words: Words,
+    seed: int,
+) -> ErrorSizes:
+    """Return the sizes for rows whose errors these are, in the order of their hashes.
+
+    Parameters
+    ----------
+    is_name : ndarray of uint8, shape (columns,)
+        Whether each column of bytes holds names.
+    counts, words : ndarray
+        How often each row occurs, and its hash.
+
+    Shapes
+    ------
+    codes : (m, columns); errors, counts, words : (m,)
+    """
+    # Absolute errors as whole numbers, and what their mean leaves of them.
+    sizes = np.minimum(np.rint(np.abs(errors)), _LARGEST).astype(np.int64)
+    mean = exact_sum(sizes, counts) // max(int(counts.sum()), 1)  # 31 bits, and up to 2^40 rows
+    residuals = sizes - mean
+
+    # Trees of these, grown by the first rows.
+    m = min(len(codes), GROWING_ROWS)
+    growing_codes = np.ascontiguousarray(codes[:m].T)
+    forest = grow_forest(
+        codes=growing_codes,
+        is_name=is_name,
+        targets=residuals[:m],
+        counts=counts[:m],
+        words=words[:m],
+        n_plain=len(growing_codes),
+        seed=seed,
+        rules=SIZE_TREES,
+    )
+
+    # Their weights, by all rows.
+    leaves = forest.leaves(codes)
+    cells = NumberCells.empty(forest).with_rows(forest, leaves, residuals, counts)
+    is_out = mark_out_of_bag(forest, words, counts, int(words[m - 1]), SIZE_TREES.first)
+    features = compute_number_features(forest, leaves, is_out, cells=cells, numbers=residuals)
+    weights = fit_feature_weights(features, residuals, counts, _RIDGE)
+
+    # Errors of rows divided by the sizes that trees give them which they did not grow.
+    least_mean = float(max(mean, 1))
+    ratios = errors / _add_mean(least_mean, sum_weighted(features, weights))
+    leaf_values = np.ascontiguousarray(compute_leaf_values(forest, cells, weights)[:, 0])
+    return ErrorSizes(least_mean, _thin_ratios(ratios, counts), forest, leaf_values)
 
 
-def _quantiles(values: Floats, counts: Ints) -> Floats:
-    """Return values at evenly spaced levels, of rows that occur so often."""
-    order = np.argsort(values, kind="stable")
-    upto, total = np.cumsum(counts[order]), int(counts.sum())
-    n = min(total, _MOST_ERRORS)
+def _add_mean(mean: float, differences: Floats) -> Floats:
+    return np.maximum(mean + differences, LEAST_SIZE * mean)
+
+
+def _thin_ratios(ratios: Floats, counts: Ints) -> Floats:
+    """Return ratios at evenly spaced levels, of rows that occur so often."""
+    order = np.argsort(ratios, kind="stable")
+    upto = np.cumsum(counts[order])
+    total = int(counts.sum())
+    n = min(total, _MOST_RATIOS)
     places = np.array([(i * (total - 1)) // max(n - 1, 1) for i in range(n)], np.int64)
-    return values[order][np.searchsorted(upto, places, side="right")]
+    return ratios[order][np.searchsorted(upto, places, side="right")]

@@ -1,17 +1,18 @@
 r"""Quantiles of errors that hold for one more row: the finite-sample rule of conformal prediction.
 
-Of n known errors and the error of one more row, exchangeable with them, each is the r-th smallest with the same
-probability :math:`1/(n+1)`. So the new error is at most the r-th smallest known one with a probability of at least
-:math:`r/(n+1)`, and the smallest rank that makes a level q sure is :math:`\lceil (n+1) q \rceil`. The plain quantile,
-rank :math:`\lceil n q \rceil`, falls short: of ten errors, the largest is exceeded by one new error in eleven.
+Of n known errors and the error of one more row, exchangeable with them, each is the r-th
+smallest with the same probability :math:`1/(n+1)`. So the new error is at most the r-th smallest
+known one with a probability of at least :math:`r/(n+1)`, and the smallest rank that makes a
+level q sure is :math:`\lceil (n+1) q \rceil`. The plain quantile, rank :math:`\lceil n q
+\rceil`, falls short: of ten errors, the largest is exceeded by one new error in eleven.
 
-Where that rank exceeds n, no error is large enough for one end alone. An interval that holds the share c has two ends
-with the levels :math:`(1 \pm c)/2`; both can be had from the sizes of errors at the rank
-:math:`\lceil (n+1) c \rceil`, which needs half as many rows. Beyond one end's rank that is always the largest size.
-Where that rank exceeds n, too, the end is infinite.
+Where that rank exceeds n, no error is large enough for one end alone. An interval that holds the
+share c has two ends with the levels :math:`(1 \pm c)/2`; both can be had from the sizes of
+errors at the rank :math:`\lceil (n+1) c \rceil`, which needs half as many rows. Beyond one end's
+rank that is always the largest size. Where that rank exceeds n, too, the end is infinite.
 
-The errors of a model are out of bag, so they are not quite exchangeable with the error of a new row: here ranks are
-exact, and what intervals cover is measured (``benchmarks/intervals.py``).
+The errors of a model are out of bag, so they are not quite exchangeable with the error of a new
+row: here ranks are exact, and what intervals cover is measured (``benchmarks/intervals.py``).
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
 
 _DIGITS: Final = 9
-"""Decimals of a rank that count: 20 rows times .95 must be 19, and is 19.000000000000004 with 1 - .05."""
+"""Decimals of a rank that count: with 1 - .05 in place of .95, 20 rows times it is above 19."""
 
 
 def take_quantiles(ratios: Floats, levels: Floats) -> Floats:
-    """Return the quantiles of ratios, in ascending order, that one more ratio lies below with these probabilities.
+    """Return the values that one more ratio lies below with these probabilities.
 
-    A level above one half is rounded up to a rank, one below it down; the median lies between the two.
+    The ratios are in ascending order. A level above one half is rounded up to a rank, one below
+    it down; the median lies between the two.
 
     Examples
     --------

@@ -1,6 +1,14 @@
-"""The least squares whose solution is not negative, for few unknowns: the active set of Lawson and Hanson.
+r"""The least squares whose solution is not negative, for few unknowns.
 
-Sums are rounded once (`math.fsum`), so the result is the same on every processor and version of Python.
+The active-set method of Lawson and Hanson [1]_: unknowns are *free*, or zero. The zero unknown
+along which the objective falls most becomes free, and the free ones take the values of the least
+squares without a bound. Where one of these is not positive, the step ends where the first
+unknown reaches zero, and this unknown is zero again.
+
+Sums are rounded once (`math.fsum`), so the result is the same on every processor and version of
+Python.
+
+.. [1] Lawson and Hanson (1974), Solving least squares problems, chapter 23.
 """
 
 from __future__ import annotations
@@ -14,60 +22,86 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
 
 _TOLERANCE: Final = 1e-9
-"""Of the largest slope: a smaller one does not let a weight leave zero."""
+"""Of the largest slope: a smaller one does not let an unknown leave zero."""
+
+_ROUNDS_OF_AN_UNKNOWN: Final = 10
+"""Rounds for each unknown, at most. In each one leaves zero; rounding could make it go in
+circles."""
 
 
-def nonnegative_solution(gram: Floats, wanted: Floats) -> Floats:
-    """Return the x >= 0 with the least x'Ax / 2 - b'x, for a positive definite matrix A.
+def solve_nonnegative(gram: Floats, products: Floats) -> Floats:
+    r"""Return the x with the least :math:`\frac12 x^\top A x - b^\top x`, where all x are >= 0.
+
+    A, the Gram matrix, must be positive definite; b are the products of features and targets.
 
     Shapes
     ------
-    gram : (p, p); wanted : (p,); returned : (p,)
+    gram : (p, p); products : (p,); returned : (p,)
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.features.cells.nonnegative import nonnegative_solution
-    >>> nonnegative_solution(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([4.0, -1.0]))
+    >>> from hammemo.features.cells.nonnegative import solve_nonnegative
+    >>> solve_nonnegative(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([4.0, -1.0]))
     array([2., 0.])
     """
-    rows, aim = gram.tolist(), wanted.tolist()
-    p = len(aim)
-    found, free = [0.0] * p, list[int]()
-    least = _TOLERANCE * max(map(abs, aim), default=0.0)
-    for _ in range(10 * p):  # each round lets one weight leave zero; rounding could make it go in circles
-        slopes = [aim[i] - fsum(a * x for a, x in zip(rows[i], found, strict=True)) for i in range(p)]
-        best = max((i for i in range(p) if i not in free), key=lambda i: slopes[i], default=None)
-        if best is None or slopes[best] <= least:
+    rows = gram.tolist()
+    aims = products.tolist()
+    p = len(aims)
+    x = [0.0] * p
+    free: list[int] = []
+    least_slope = _TOLERANCE * max(map(abs, aims), default=0.0)
+    for _ in range(_ROUNDS_OF_AN_UNKNOWN * p):
+        # Free the unknown along which the objective falls most.
+        slopes = [aims[i] - _dot(rows[i], x) for i in range(p)]
+        best = max((i for i in range(p) if i not in free), key=slopes.__getitem__, default=None)
+        if best is None or slopes[best] <= least_slope:
             break
         free = sorted([*free, best])
         while free:
-            there = _solved([[rows[i][j] for j in free] for i in free], [aim[i] for i in free])
-            held = [found[i] for i in free]
-            steps = [x / (x - t) for x, t in zip(held, there, strict=True) if t <= 0]
-            step = min([1.0, *steps])
-            for i, x, t in zip(free, held, there, strict=True):
-                found[i] = x + step * (t - x) if step < 1 else t
-            if not steps:
+            goals = _solve([[rows[i][j] for j in free] for i in free], [aims[i] for i in free])
+            goal_of = dict(zip(free, goals, strict=True))
+            blocked = [i for i in free if goal_of[i] <= 0]
+
+            # Go to the goals, or only until the first unknown reaches zero.
+            length = min([1.0, *(x[i] / (x[i] - goal_of[i]) for i in blocked)])
+            for i, goal in goal_of.items():
+                if length < 1:
+                    x[i] = x[i] + length * (goal - x[i])
+                else:
+                    x[i] = goal
+            if not blocked:
                 break
-            stopped = {i for i, t in zip(free, there, strict=True) if t <= 0 and found[i] <= 0}
-            stopped = stopped or {min(free, key=lambda i: found[i])}
+
+            # Unknowns that reached zero stay there; at least one, whatever rounding says.
+            stopped = {i for i in blocked if x[i] <= 0} or {min(free, key=x.__getitem__)}
             for i in stopped:
-                found[i] = 0.0
+                x[i] = 0.0
             free = [i for i in free if i not in stopped]
-    return np.array(found)
+    return np.array(x)
 
 
-def _solved(matrix: list[list[float]], wanted: list[float]) -> list[float]:
-    """Solve a positive definite system by its root."""
-    n, root, x = len(wanted), list[list[float]](), list[float]()
+def _solve(matrix: list[list[float]], aims: list[float]) -> list[float]:
+    """Solve a positive definite system by its Cholesky root, row by row."""
+    n = len(aims)
+    root: list[list[float]] = []
+    x: list[float] = []
+    # The root, and what solves the system of the root.
     for i in range(n):
-        row = list[float]()
+        row: list[float] = []
         for j in range(i):
-            row.append((matrix[i][j] - fsum(a * b for a, b in zip(row, root[j], strict=False))) / root[j][j])
-        row.append(sqrt(max(matrix[i][i] - fsum(a * a for a in row), 1e-12 * matrix[i][i])))
+            row.append((matrix[i][j] - _dot(row, root[j])) / root[j][j])
+        # rounding may make a pivot zero or negative
+        pivot = max(matrix[i][i] - _dot(row, row), 1e-12 * matrix[i][i])
+        row.append(sqrt(pivot))
         root.append(row)
-        x.append((wanted[i] - fsum(a * b for a, b in zip(row, x, strict=False))) / row[i])
+        x.append((aims[i] - _dot(row, x)) / row[i])
+    # What solves the system of the transposed root.
     for i in reversed(range(n)):
         x[i] = (x[i] - fsum(root[j][i] * x[j] for j in range(i + 1, n))) / root[i][i]
     return x
+
+
+def _dot(left: list[float], right: list[float]) -> float:
+    """Return the sum of the products, as far as the shorter list goes."""
+    return fsum(a * b for a, b in zip(left, right, strict=False))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.features.wide.fit_scores import LabelTargets, NumberTargets, Targets, fit_scores
+from hammemo.features.wide.fit_scores import fit_scores
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.features.wide.products import (
     can_measure_pairs,
@@ -39,6 +39,7 @@ from hammemo.features.wide.products import (
     measure_squares,
 )
 from hammemo.features.wide.scaling import Scaling
+from hammemo.features.wide.score_targets import LabelTargets, NumberTargets, Targets
 from hammemo.kernels.sites import MAX_SITES
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.distinct import distinct_examples
@@ -120,7 +121,7 @@ def choose_narrowing(
     if not with_scores or not is_enough or counts.sum() < MIN_ROWS:
         return chosen
     folds = chosen.folds(contexts[np.arange(len(rows))])
-    return chosen.with_scores(fit_scores(scaling, matrix, fitted_to, counts, folds))
+    return chosen.with_scores(fit_scores(scaling, matrix, fitted_to, counts=counts, folds=folds))
 
 
 def _label_strengths(matrix: Any, labels: Ints, counts: Ints, n_labels: int) -> Floats:

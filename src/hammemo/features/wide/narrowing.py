@@ -135,7 +135,7 @@ class Narrowing(Cached):
         if contexts.h != self.width:
             return examples
         entries = self.entries(contexts)
-        scores = None if self.scores is None else self.scores.crossed_scores(entries, self.folds(contexts))
+        scores = None if self.scores is None else self.scores.scores_without_folds(entries, self.folds(contexts))
         return replace(examples, contexts=self._narrow(contexts, entries, scores))
 
     def _narrow(self, contexts: Contexts, entries: NumberEntries, scores: Floats | None) -> Contexts:
@@ -233,7 +233,7 @@ class Narrowing(Cached):
             raise ValueError("a chosen column of its wide table holds no numbers")
         scores = None
         if n_scores:
-            scores = LinearScores.restored(described["exponent"], n_scores, n, stored.part("scores"))
+            scores = LinearScores.from_stored(described["exponent"], n_scores, n, stored.part("scores"))
         return cls(kinds, packed, chosen, scores, fold_key)
 
 

@@ -1,16 +1,19 @@
 r"""How much squares of columns, and products of two columns, say of labels or of the target.
 
-A label that follows :math:`x_1^2 + x_2^2`, or the sign of :math:`x_1 x_2`, does not show in the mean of any column. It
-shows in the mean of a product :math:`p_i = z_{ij} z_{ik}`, where a square is the product with j = k. Its strength is
+A label that follows :math:`x_1^2 + x_2^2`, or the sign of :math:`x_1 x_2`, does not show in the
+mean of any column. It shows in the mean of a product :math:`p_i = z_{ij} z_{ik}`, where a square
+is the product with j = k. Its strength is
 
 .. math:: n R^2 = n \, \frac{\text{what labels, or a line through the target, explain of the spread of } p}
           {\text{the spread of } p}.
 
-Of noise this is about a chi-squared variable, like the F statistic of :mod:`hammemo.features.wide.choose_columns`. It
-is never above n, so few rows never choose a pair out of hundreds of thousands by chance, as the long tail of F would.
+Of noise this is about a chi-squared variable, like the F statistic of
+:mod:`hammemo.features.wide.choose_columns`. It is never above n, so few rows never choose a pair
+out of hundreds of thousands by chance, as the long tail of F would.
 
-Numbers are coarser here than for linear scores, and cut off at three standard deviations: a single far row decides
-nothing, and sums of fourth powers are exact in float64, whatever the order of rows.
+Numbers are coarser here than for linear scores, and cut off at three standard deviations: a
+single far row decides nothing, and sums of fourth powers are exact in float64, whatever the
+order of rows.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _COARSE_UNIT: Final = 32
 _MOST_COARSE: Final = 3 * _COARSE_UNIT
 """Fourth powers of it have 27 bits, so 2^26 of them have a sum below 2^53."""
 _TARGET_UNIT: Final = 256
+"""Parts of the spread of targets."""
 _MOST_TARGET: Final = 16 * _TARGET_UNIT
 """Targets are cut off here. Times the square of a number it has 26 bits."""
 _MOST_PAIR_COLUMNS: Final = 2_048
@@ -45,10 +49,11 @@ _MOST_PAIR_WORK: Final = 2**31
 _ROWS_OF_A_LABEL: Final = 16
 """Rows whose products take as long as the sums of one more label."""
 _COLUMNS_AT_ONCE: Final = 1_024
+"""Columns whose squares are measured together, so that little memory is needed."""
 
 
 def can_measure_pairs(matrix: Any, n_labels: int) -> bool:
-    """Return whether all pairs of columns can be looked at: not of very many, nor of sparse ones."""
+    """Return whether all pairs of columns can be looked at: few columns, and no sparse ones."""
     if not isinstance(matrix, np.ndarray):
         return False
     m: int = matrix.shape[0]
@@ -79,9 +84,9 @@ def measure_by_labels(coarse: Any, sum_products: SumProducts, labels: Ints, coun
     explained: Any = 0.0
     for label in np.unique(labels).tolist():
         rows = np.flatnonzero(labels == label)
-        of_label = sum_products(coarse[rows], weights[rows])
-        sums = sums + of_label
-        explained = explained + of_label**2 / float(weights[rows].sum())
+        label_sums = sum_products(coarse[rows], weights[rows])
+        sums = sums + label_sums
+        explained = explained + label_sums**2 / float(weights[rows].sum())
     n = float(weights.sum())
     spreads = sum_products(_square(coarse), weights) - sums**2 / n
     return n * _divide(explained - sums**2 / n, spreads)
@@ -122,5 +127,8 @@ def _sum_pairs(coarse: Any, weights: Floats) -> Floats:
 
 
 def _divide(explained: Floats, spreads: Floats) -> Floats:
-    """Return shares of spreads that are explained; products are whole numbers, so a spread below one is rounding."""
+    """Return shares of spreads that are explained.
+
+    Products are whole numbers, so a spread below one is rounding.
+    """
     return np.where(spreads >= 1.0, np.maximum(explained, 0.0) / np.maximum(spreads, 1.0), 0.0)

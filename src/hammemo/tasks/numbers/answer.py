@@ -9,7 +9,11 @@ import numpy as np
 
 from hammemo.features.additive.fit_numbers import solve_coefficients
 from hammemo.features.additive.levels import HAT
-from hammemo.features.cells.number_trees import column_values, leaf_sums, leaf_values
+from hammemo.features.cells.number_trees import (
+    compute_column_values,
+    compute_leaf_values,
+    make_leaf_sums,
+)
 from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 if TYPE_CHECKING:
@@ -74,7 +78,9 @@ def _solve(state: NumberState) -> NumberAnswers:
         coefficients=np.hstack([live_coefficients, base.coefficients]),
         means=(live_mean, float(layout.mean)),
         forests=layout.forests,
-        leaves=tuple(map(leaf_values, layout.forests, state.memory.cells, state.vote.weights)),
+        leaves=tuple(
+            map(compute_leaf_values, layout.forests, state.memory.cells, state.vote.weights)
+        ),
         blend=state.vote.blend,
         errors=state.vote.errors,
     )
@@ -91,8 +97,8 @@ def compute_contributions(state: NumberState, rows: SeenRows) -> Floats:
     added = np.zeros((len(rows), column_shares.shape[1]))
     trees = zip(layout.forests, state.memory.cells, vote.weights, blend, strict=True)
     for forest, cells, weights, share in trees:
-        values = column_values(forest, cells, weights, column_shares)
-        added += share * leaf_sums(forest, values)(rows.codes)
+        values = compute_column_values(forest, cells, weights, column_shares)
+        added += share * make_leaf_sums(forest, values)(rows.codes)
 
     # What the base says: the frozen one as far as the trees of its residuals are trusted, else the
     # live one. The mean belongs to no column.

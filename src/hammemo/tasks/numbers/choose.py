@@ -15,9 +15,8 @@ from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
 from hammemo.features.additive import Gram, fit_number_base
 from hammemo.features.additive.gram import check_row_total
-from hammemo.features.cells.choose_cells import GROWING_ROWS
 from hammemo.features.cells.column_codes import ColumnCodes
-from hammemo.features.cells.forest import grown_forest
+from hammemo.features.cells.grow_forest import GROWING_ROWS, grow_forest
 from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.tasks.numbers.layout import (
     NUMBER_TREES,
@@ -219,9 +218,9 @@ def _grow_forests(
     forests = []
     for part_residuals, rules in zip(residuals, NUMBER_TREES, strict=True):
         with progress_bar("Growing trees"):
-            forest = grown_forest(
-                growing_codes,
-                codes.is_name,
+            forest = grow_forest(
+                codes=growing_codes,
+                is_name=codes.is_name,
                 targets=np.clip(part_residuals[:n_growing], -_LARGEST, _LARGEST),
                 counts=counts[:n_growing],
                 words=words[:n_growing],

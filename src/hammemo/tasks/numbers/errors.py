@@ -21,9 +21,11 @@ from hammemo.features.additive.additive_base import score_rows
 from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.additive.fit_numbers import compute_gram, solve_coefficients
 from hammemo.features.additive.levels import HAT
-from hammemo.features.cells.error_sizes import ErrorSizes
-from hammemo.features.cells.forest import KINDS, out_of_bag
-from hammemo.features.cells.number_trees import NumberCells, number_features, weighted
+from hammemo.features.cells.error_sizes import ErrorSizes, fit_error_sizes
+from hammemo.features.cells.forest import KINDS
+from hammemo.features.cells.grow_forest import mark_out_of_bag
+from hammemo.features.cells.number_cells import NumberCells
+from hammemo.features.cells.number_trees import compute_number_features, sum_weighted
 from hammemo.tasks.numbers.answer import get_answers, remember
 from hammemo.tasks.numbers.layout import NUMBER_TREES
 from hammemo.tasks.numbers.memory import NumberRows
@@ -68,7 +70,9 @@ class OutOfBag:
 def find_out_of_bag(layout: NumberLayout, rows: NumberRows) -> OutOfBag:
     """Return the rows of which trees of each kind and part can judge."""
     is_out = [
-        out_of_bag(forest, rows.words, rows.counts, last_word=layout.last_word, first=rules.first)
+        mark_out_of_bag(
+            forest, rows.words, rows.counts, last_word=layout.last_word, first=rules.first
+        )
         for forest, rules in zip(layout.forests, NUMBER_TREES, strict=True)
     ]
     has_judge = np.ones(len(rows.words), bool)
@@ -88,7 +92,7 @@ def ask_trees(
     features = []
     for part_number, forest in enumerate(layout.forests):
         features.append(
-            number_features(
+            compute_number_features(
                 forest,
                 rows.leaves[part_number][places],
                 unseen.is_out[part_number],
@@ -159,7 +163,7 @@ def predict_held_out(state: NumberState) -> HeldOutRows | None:
     for part_number, share in enumerate(state.vote.blend.tolist()):
         live = live_parts[part_number]
         frozen = rows.targets[places] - by_trees.left[part_number]
-        trees = weighted(by_trees.features[part_number], state.vote.weights[part_number])
+        trees = sum_weighted(by_trees.features[part_number], state.vote.weights[part_number])
         trust = _trust_trees(state, part_number, rows, unseen)
         predicted += share * (live + trust * (frozen - live) + trees - layout.mean)
     return HeldOutRows(rows, places, predicted)
@@ -206,14 +210,14 @@ def _trust_trees(
     """
     cells = state.memory.cells[part_number]
     counting_cells = NumberCells(cells.counts, cells.counts)
-    features = number_features(
+    features = compute_number_features(
         state.layout.forests[part_number],
         rows.leaves[part_number][unseen.places],
         unseen.is_out[part_number],
         cells=counting_cells,
         numbers=np.ones(len(unseen.places), np.int64),
     )
-    return np.clip(weighted(features, state.vote.weights[part_number]), 0.0, 1.0)
+    return np.clip(sum_weighted(features, state.vote.weights[part_number]), 0.0, 1.0)
 
 
 def has_lost_many_rows(state: NumberState) -> bool:
@@ -239,7 +243,7 @@ def _measure_errors(state: NumberState) -> ErrorSizes | None:
         return state.vote.errors
     rows = held_out.rows
     places = held_out.places
-    return ErrorSizes.chosen(
+    return fit_error_sizes(
         rows.inputs.codes[places],
         state.layout.codes.is_name,
         errors=held_out.targets - held_out.predicted,

@@ -25,7 +25,8 @@ from hammemo.features.additive.additive_base import AdditiveBase
 from hammemo.features.additive.base_folds import FOLDS
 from hammemo.features.cells.cells import restored_codes
 from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, token_values
-from hammemo.features.cells.forest import Forest, ForestRules, forest_arrays, restored_forest
+from hammemo.features.cells.forest import Forest
+from hammemo.features.cells.grow_forest import ForestRules
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.column_kinds import ColumnKind
@@ -219,7 +220,7 @@ class NumberLayout(Cached):
             arrays[f"codes.{name}"] = array
         for name, array in self.base.arrays().items():
             arrays[f"base.{name}"] = array
-        arrays.update(number_prefixes("trees", [forest_arrays(forest) for forest in self.forests]))
+        arrays.update(number_prefixes("trees", [forest.arrays() for forest in self.forests]))
         return arrays
 
     @classmethod
@@ -245,7 +246,7 @@ class NumberLayout(Cached):
         base = AdditiveBase.from_stored(described["base"], stored.part("base"))
         _check_base(base, codes)
         forests = tuple(
-            restored_forest(codes.is_name, stored.part(f"trees.{part_number}"), rules)
+            Forest.from_stored(codes.is_name, stored.part(f"trees.{part_number}"), rules.of_a_kind)
             for part_number, rules in enumerate(NUMBER_TREES)
         )
         narrowing = None

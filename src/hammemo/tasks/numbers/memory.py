@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.features.additive.fit_numbers import compute_gram
 from hammemo.features.additive.gram import Gram, check_row_total
-from hammemo.features.cells.number_trees import NumberCells
+from hammemo.features.cells.number_cells import NumberCells
 from hammemo.memories.errors import never_stored
 from hammemo.tasks.numbers.layout import extract_targets, number_prefixes, subtract_frozen
 from hammemo.votes.number_answers import SeenRows
@@ -133,7 +133,7 @@ class NumberMemory:
             raise never_stored()
         signed_counts = sign * rows.counts
         cells = tuple(
-            cells.changed(forest, leaves, residuals, signed_counts)
+            cells.with_rows(forest, leaves, residuals, signed_counts)
             for cells, forest, leaves, residuals in zip(
                 self.cells, layout.forests, rows.leaves, rows.residuals, strict=True
             )
@@ -175,7 +175,7 @@ class NumberMemory:
         """Return the memory of a file, checked: undo `arrays`."""
         gram = Gram.from_stored(layout.base.design.p, stored)
         cells = (
-            NumberCells.restored(forest, stored.part(f"cells.{part_number}"), gram.n)
+            NumberCells.from_stored(forest, stored.part(f"cells.{part_number}"), gram.n)
             for part_number, forest in enumerate(layout.forests)
         )
         return cls(gram, tuple(cells))

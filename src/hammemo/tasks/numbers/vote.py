@@ -66,7 +66,7 @@ class NumberVote:
             raise ValueError("a weight of its vote is negative")
         errors = None
         if rows:
-            errors = ErrorSizes.restored(layout.codes.is_name, stored.part("errors"))
+            errors = ErrorSizes.from_stored(layout.codes.is_name, stored.part("errors"))
         return cls(weights, blend, errors, rows)
 
 

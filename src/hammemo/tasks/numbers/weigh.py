@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._progress import progress_bar
-from hammemo.features.cells.error_sizes import ErrorSizes
+from hammemo.features.cells.error_sizes import fit_error_sizes
 from hammemo.features.cells.number_trees import FITTED_ROWS
 from hammemo.tasks.numbers.errors import ask_trees, find_out_of_bag
 from hammemo.tasks.numbers.memory import NumberRows
@@ -103,7 +103,7 @@ def _fit_vote(state: NumberState, rows: NumberRows) -> NumberVote:
             places = np.arange(len(rows.targets))
             errors = rows.residuals[0].astype(np.float64)
             vote = NO_VOTE
-        error_sizes = ErrorSizes.chosen(
+        error_sizes = fit_error_sizes(
             rows.inputs.codes[places],
             layout.codes.is_name,
             errors=errors,
