@@ -3,12 +3,13 @@
     python benchmarks/algebra.py times
     python benchmarks/algebra.py fidelity --data ../shared/wikitext-2
 
-`times`, on one thread: contexts of 8 integer tokens with Zipf frequencies among 33,278, and 64 labels. Hashed memories
-have 2048 buckets and 1024 reserved tokens, about 2 MiB. Seconds include all that a user waits for: checking and
-numbering the tokens too.
+`times`, on one thread: contexts of 8 integer tokens with Zipf frequencies among 33,278, and 64
+labels. Hashed memories have 2048 buckets and 1024 reserved tokens, about 2 MiB. Seconds include all
+that a user waits for: checking and numbering the tokens too.
 
-`fidelity`: the paper's WikiText-2 task (h = 8, 100,000 examples, 64 labels). Agreement of a Gaussian memory with the
-exact classifier on the test queries with a unique winner, with exact codes and without, on the same seeds.
+`fidelity`: the paper's WikiText-2 task (h = 8, 100,000 examples, 64 labels). Agreement of a
+Gaussian memory with the exact classifier on the test queries with a unique winner, with exact codes
+and without, on the same seeds.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ waited = partial(seconds, clock=time.perf_counter)
 
 
 def merging(n: int, shards: int) -> dict[str, float]:
-    """Return what adding up equal shards of a hashed memory takes, and the difference that takes one back."""
+    """Return what adding up equal shards of a hashed memory takes, and the difference that takes
+    one back.
+    """
     X, y = zipf_examples(n)
     whole = MemoryClassifier("positional", memory=HASHED, vote="sum").fit(X, y)
-    parts = [whole.empty_like().partial_fit(X[i::shards], y[i::shards]).memory_ for i in range(shards)]
+    parts = [
+        whole.empty_like().partial_fit(X[i::shards], y[i::shards]).memory_ for i in range(shards)
+    ]
     total = whole.memory_.empty_like()
 
     def merge() -> None:
@@ -68,7 +73,10 @@ def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
     few = range(0, min(n, 100 * batch), batch)
     taken = waited(lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few])
     row[f"forget {batch:,}, in a row of batches, s"] = taken / len(few)
-    assert rest.memory_.state_bytes() == rest.empty_like().partial_fit(X[n:], y[n:]).memory_.state_bytes()
+    assert (
+        rest.memory_.state_bytes()
+        == rest.empty_like().partial_fit(X[n:], y[n:]).memory_.state_bytes()
+    )
     return row
 
 
@@ -76,7 +84,8 @@ def digest_costs(n: int) -> dict[str, float]:
     """Return what digests add to each example, in time and in bytes."""
     X, y = zipf_examples(n)
     plain, checked = (
-        MemoryClassifier("positional", memory=HASHED, vote="sum", keep=keep) for keep in ("auto", "digests")
+        MemoryClassifier("positional", memory=HASHED, vote="sum", keep=keep)
+        for keep in ("auto", "digests")
     )
     learn = waited(lambda: plain.fit(X, y)), waited(lambda: checked.fit(X, y))
     assert checked.state.store is not None
@@ -94,7 +103,9 @@ def digest_costs(n: int) -> dict[str, float]:
 def rolling_costs(memory: Memory, window: int, batch: int, steps: int = 50) -> dict[str, float]:
     """Return what a step of a full window takes: a batch comes in, a batch falls out."""
     X, y = zipf_examples(window + steps * batch)
-    model = Rolling(MemoryClassifier("positional", memory=memory, vote="sum"), last=window).fit(X[:window], y[:window])
+    model = Rolling(MemoryClassifier("positional", memory=memory, vote="sum"), last=window).fit(
+        X[:window], y[:window]
+    )
     starts = range(window, len(X), batch)
     taken = waited(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
     return {f"a step of {batch:,} in a window of {window:,}, s": taken / steps}
@@ -111,9 +122,15 @@ def measure_times(n: int) -> dict[str, dict[str, float]]:
     }
 
 
-def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> dict[str, dict[str, float]]:
-    """Return mean agreement with the exact classifier, and how often the two kinds of codes give the same label."""
-    sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0)
+def measure_fidelity(
+    folder: Path, dimensions: tuple[int, ...], seeds: int
+) -> dict[str, dict[str, float]]:
+    """Return mean agreement with the exact classifier, and how often the two kinds of codes give
+    the same label.
+    """
+    sample = wikitext.draw_sample(
+        wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0
+    )
     X, y = sample.split("train", H)
     queries, observed = sample.split("test", H)
     judge = wikitext.Judge.from_exact(
@@ -123,13 +140,16 @@ def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> d
     for d in dimensions:
         labels = {exact: _predictions(d, exact, seeds, X, y, queries) for exact in (False, True)}
         agree = {
-            exact: 100 * (found == judge.winners)[:, judge.unambiguous].mean(axis=1) for exact, found in labels.items()
+            exact: 100 * (found == judge.winners)[:, judge.unambiguous].mean(axis=1)
+            for exact, found in labels.items()
         }
         results[f"d = {d}, {seeds} seeds"] = {
             "agreement with float codes, %": float(agree[False].mean()),
             "agreement with exact codes, %": float(agree[True].mean()),
             "difference, mean, points": float((agree[True] - agree[False]).mean()),
-            "difference, largest of a seed, points": float(np.abs(agree[True] - agree[False]).max()),
+            "difference, largest of a seed, points": float(
+                np.abs(agree[True] - agree[False]).max()
+            ),
             "same label with both, %": 100 * float((labels[True] == labels[False]).mean()),
         }
     return results
@@ -144,7 +164,9 @@ def main() -> None:
     parser = options(__doc__, as_json="one object")
     parser.add_argument("what", choices=["times", "fidelity"], help="of edits, or of exact codes")
     parser.add_argument("--examples", type=int, default=1_000_000, help="of times")
-    parser.add_argument("--data", type=Path, help="of fidelity: folder with wiki.{train,valid,test}.tokens")
+    parser.add_argument(
+        "--data", type=Path, help="of fidelity: folder with wiki.{train,valid,test}.tokens"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="of fidelity")
     given = parser.parse_args()
     if given.what == "fidelity" and given.data is None:

@@ -2,11 +2,12 @@
 
     python -m benchmarks.blas_threads [--sets car splice flights sessions] [--data FOLDER] [--threads 1 2] [--repeats 3]
 
-A set is one of `hammemo.datasets`, or with ``--data`` a file ``SET.csv`` of that folder, the label in its last column.
-Measured are `fit` and `refit` of `MemoryClassifier()`, which fits the weights alone; of visits `fit_stream`, a mixture.
-Numbers of threads take turns; of all repeats the best time is printed, in wall seconds and processor seconds, beside
-that of the first number of threads, and whether the weights are equal to the bit. `hammemo` itself always uses one
-thread there: this command takes that limit away. Where other programs run, more threads cost most: see the load.
+A set is one of `hammemo.datasets`, or with ``--data`` a file ``SET.csv`` of that folder, the label
+in its last column. Measured are `fit` and `refit` of `MemoryClassifier()`, which fits the weights
+alone; of visits `fit_stream`, a mixture. Numbers of threads take turns; of all repeats the best
+time is printed, in wall seconds and processor seconds, beside that of the first number of threads,
+and whether the weights are equal to the bit. `hammemo` itself always uses one thread there: this
+command takes that limit away. Where other programs run, more threads cost most: see the load.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def learner(name: str, folder: Path | None) -> Callable[[MemoryClassifier], Any]
         X, y = datasets.load_table(name)
     else:
         table = np.loadtxt(folder / f"{name}.csv", dtype=str, delimiter=",", skiprows=1)
-        X, y = table[:, :-1], table[:, -1]
+        X = table[:, :-1]
+        y = table[:, -1]
     return lambda model: model.fit(X, y)
 
 
@@ -69,10 +71,14 @@ def compare(name: str, folder: Path | None, numbers: list[int], repeats: int) ->
                 model.refit()
                 runs.setdefault(("fit", threads), []).append(fitted - began)
                 runs.setdefault(("refit", threads), []).append(clocks() - fitted)
-            weights[threads] = b"".join(array.tobytes() for _, array in sorted(model.vote_.state().items()))
+            weights[threads] = b"".join(
+                array.tobytes() for _, array in sorted(model.vote_.state().items())
+            )
     for (call, threads), found in sorted(runs.items()):
-        best, first = np.min(found, axis=0), np.min(runs[call, numbers[0]], axis=0)
-        (wall, processor), (wall_times, processor_times) = best.tolist(), (best / first).tolist()
+        best = np.min(found, axis=0)
+        first = np.min(runs[call, numbers[0]], axis=0)
+        (wall, processor) = best.tolist()
+        (wall_times, processor_times) = (best / first).tolist()
         yield {
             "set": name,
             "call": call,
@@ -93,7 +99,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores; load before the first fit: {os.getloadavg()[0]:.1f}\n")
-    rows = [row for name in given.sets for row in compare(name, given.data, given.threads, given.repeats)]
+    rows = [
+        row
+        for name in given.sets
+        for row in compare(name, given.data, given.threads, given.repeats)
+    ]
     print("\n".join([*table(rows), "", f"load after the last fit: {os.getloadavg()[0]:.1f}"]))
 
 

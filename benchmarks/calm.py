@@ -1,17 +1,19 @@
-"""How much a refit changes after few rows came or went: ours beside LightGBM, each with its defaults and one thread.
+"""How much a refit changes after few rows came or went: ours beside LightGBM, each with its
+defaults and one thread.
 
     python benchmarks/calm.py [--data FOLDER] [--tables hr pima] [--rows 20000] [--edits 1 20 200] [--choices 3]
                               [--learners ours LightGBM] [--json]
 
-FOLDER holds the folders ``mixed`` and ``tables`` of the other benchmarks of tables; without it, only the made-up table
-is measured. A quarter of a table is asked and never learnt. A model learns the other rows; then rows are deleted, or
-rows that were held back are added, and the model is refitted. Ours does so by `forget`, `partial_fit` and `refit`,
-LightGBM is trained again. Printed are means over several choices of the rows:
+FOLDER holds the folders ``mixed`` and ``tables`` of the other benchmarks of tables; without it,
+only the made-up table is measured. A quarter of a table is asked and never learnt. A model learns
+the other rows; then rows are deleted, or rows that were held back are added, and the model is
+refitted. Ours does so by `forget`, `partial_fit` and `refit`, LightGBM is trained again. Printed
+are means over several choices of the rows:
 
-- labels: the share of the asked rows whose label changed, in percent; probability: the mean absolute change of all
-  probabilities, in percent;
-- kept: the share of the nodes of all trees, in percent, that the refitted model has too, with all nodes above them
-  (the same column and cut); for a table of names the share of its tuples;
+- labels: the share of the asked rows whose label changed, in percent; probability: the mean
+  absolute change of all probabilities, in percent;
+- kept: the share of the nodes of all trees, in percent, that the refitted model has too, with all
+  nodes above them (the same column and cut); for a table of names the share of its tuples;
 - refit and fit: processor seconds, the least of all choices, and of one fit.
 
 A learner that is not installed is left out: ``pip install --group benchmarks``.
@@ -25,7 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
@@ -55,10 +58,13 @@ CELLS = (
 
 
 def made_up(rows: int, seed: int = 0) -> tuple[pd.DataFrame, NDArray[Any]]:
-    """Return six columns of numbers and one of names; a quarter of the rows are beyond those to be learnt."""
+    """Return six columns of numbers and one of names; a quarter of the rows are beyond those to be
+    learnt.
+    """
     n = rows * 4 // 3
     rng = np.random.default_rng(seed)
-    numbers, names = rng.normal(size=(n, 6)).round(3), rng.integers(0, 6, n)
+    numbers = rng.normal(size=(n, 6)).round(3)
+    names = rng.integers(0, 6, n)
     scores = numbers[:, 0] + np.sin(2 * numbers[:, 1]) + np.where(names < 3, 1, -1) * numbers[:, 2]
     y = np.where(rng.random(n) < 1 / (1 + np.exp(-scores)), "yes", "no")
     frame = pd.DataFrame(numbers, columns=[f"x{j}" for j in range(6)])
@@ -72,7 +78,9 @@ def named(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
 
 
 def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
-    """Return the share of nodes, or of tuples, that both models have; None where the first has none."""
+    """Return the share of nodes, or of tuples, that both models have; None where the first has
+    none.
+    """
     cells = [model.state.layout.cells for model in (before, after)]
     forests = [own.forest for own in cells if isinstance(own, TreeCells)]
     if len(forests) < 2:
@@ -82,7 +90,8 @@ def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | Non
     if len(pair) < 2:
         return 0.0
     cuts = [_cuts(model) for model in (before, after)]
-    nodes, same = [forest.starts[:-1] for forest in pair], 0
+    nodes = [forest.starts[:-1] for forest in pair]
+    same = 0
     while len(nodes[0]):
         columns = [forest.column[at] for forest, at in zip(pair, nodes, strict=True)]
         values = [
@@ -120,7 +129,8 @@ class Ours:
     """A model that is edited and refitted."""
 
     def __init__(self, X: pd.DataFrame, y: NDArray[Any]) -> None:
-        self.X, self.y = X, y
+        self.X = X
+        self.y = y
         self.model = MemoryClassifier()
 
     def fit(self, rows: NDArray[np.int64]) -> MemoryClassifier:
@@ -128,7 +138,12 @@ class Ours:
         self.model.fit(self.X.iloc[rows], self.y[rows])
         return self.model
 
-    def refitted(self, rows: NDArray[np.int64], gone: NDArray[np.int64], new: NDArray[np.int64]) -> MemoryClassifier:  # noqa: ARG002
+    def refitted(
+        self,
+        rows: NDArray[np.int64],  # noqa: ARG002  every subject takes them
+        gone: NDArray[np.int64],
+        new: NDArray[np.int64],
+    ) -> MemoryClassifier:
         """Return the model after an edit and a refit."""
         model = self.model.snapshot()
         if len(gone):
@@ -142,13 +157,17 @@ class Retrained:
     """A learner that is trained again."""
 
     def __init__(self, learner: str, X: pd.DataFrame, y: NDArray[Any]) -> None:
-        self.learner, self.X, self.y = learner, X, y
+        self.learner = learner
+        self.X = X
+        self.y = y
 
     def fit(self, rows: NDArray[np.int64]) -> Any:
         """Learn rows of the table."""
         return LEARNERS[self.learner]().fit(self.X.iloc[rows], self.y[rows])
 
-    def refitted(self, rows: NDArray[np.int64], gone: NDArray[np.int64], new: NDArray[np.int64]) -> Any:
+    def refitted(
+        self, rows: NDArray[np.int64], gone: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> Any:
         """Return a model of the rows without some and with others."""
         return self.fit(np.concatenate([np.setdiff1d(rows, gone), new]))
 
@@ -158,10 +177,12 @@ def measured(
 ) -> Iterator[Row]:
     """Yield one row for each number of deleted and of added rows."""
     order = np.random.default_rng(0).permutation(len(y))
-    asked, others = X.iloc[order[: len(y) // 4]], order[len(y) // 4 :]
+    asked = X.iloc[order[: len(y) // 4]]
+    others = order[len(y) // 4 :]
     edits = [n for n in edits if n <= len(others) // 10]
     held_back = min(200, len(others) // 10)
-    learnt, more = others[held_back:], others[:held_back]
+    learnt = others[held_back:]
+    more = others[:held_back]
     who: Ours | Retrained = Ours(X, y) if learner == "ours" else Retrained(learner, X, y)
     started = time.process_time()
     before = who.fit(learnt)
@@ -197,7 +218,9 @@ def measured(
 
 def tables_of(data: Path | None) -> dict[str, Callable[[], Any]]:
     """Return what reads each table."""
-    found: dict[str, Callable[[], Any]] = {name: partial(made_up, rows) for name, rows in MADE_UP.items()}
+    found: dict[str, Callable[[], Any]] = {
+        name: partial(made_up, rows) for name, rows in MADE_UP.items()
+    }
     if data is not None:
         found |= {name: partial(read_table, data / "mixed" / f"{name}.csv") for name in MIXED}
         found |= {name: partial(named, data / "tables" / f"{name}.csv") for name in NAMES}
@@ -206,10 +229,14 @@ def tables_of(data: Path | None) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = options(__doc__, as_json="all rows")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with the folders mixed and tables")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="folder with the folders mixed and tables"
+    )
     parser.add_argument("--tables", nargs="+", help="the tables to measure; all by default")
     parser.add_argument("--rows", type=int, help="the most rows of a table")
-    parser.add_argument("--edits", type=int, nargs="+", default=[1, 20, 200], help="rows that come or go")
+    parser.add_argument(
+        "--edits", type=int, nargs="+", default=[1, 20, 200], help="rows that come or go"
+    )
     parser.add_argument("--choices", type=int, default=3, help="choices of the rows")
     parser.add_argument("--learners", nargs="+", default=["ours", "LightGBM"])
     given = parser.parse_args()
@@ -220,7 +247,8 @@ def main() -> None:
         if given.tables and not any(name.startswith(one) for one in given.tables):
             continue
         X, y = read()
-        X, y = X.iloc[: given.rows], y[: given.rows]
+        X = X.iloc[: given.rows]
+        y = y[: given.rows]
         for learner in given.learners:
             try:
                 for row in measured(name, learner, X, y, given.edits, given.choices):

@@ -1,8 +1,10 @@
-"""Rows like those of clicks on advertisements, drawn block by block from a seed: in memory, or as a source for engines.
+"""Rows like those of clicks on advertisements, drawn block by block from a seed: in memory, or as a
+source for engines.
 
-The table has twenty columns of whole numbers that are names, with 2 to 1,000,000 values each, drawn by Zipf's law. The
-log-odds of a click are the sum of a constant, of an effect of the value of each column and of an effect of the two
-values of each of six pairs of columns; the constant is such that about 2 % of the rows are clicks.
+The table has twenty columns of whole numbers that are names, with 2 to 1,000,000 values each, drawn
+by Zipf's law. The log-odds of a click are the sum of a constant, of an effect of the value of each
+column and of an effect of the two values of each of six pairs of columns; the constant is such that
+about 2 % of the rows are clicks.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ COLUMNS = 20
 PAIRS = 6
 BASE = -5.15
 """The constant of the log-odds: about 2 % of the rows become clicks."""
-COLUMN_EFFECT, PAIR_EFFECT = 0.25, 0.7
+COLUMN_EFFECT = 0.25
+PAIR_EFFECT = 0.7
 """Standard deviations of the effects of single values and of pairs of values."""
 ZIPF = 1.05
 BLOCK = 250_000
-"""Rows that are drawn from one random generator: a larger table begins with the rows of a smaller one."""
+"""Rows that are drawn from one random generator: a larger table begins with the rows of a smaller
+one.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +58,17 @@ class Clicks:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The pairs of columns that matter: drawn from those of 3 to 1,000 values, which small tables can learn."""
+        """The pairs of columns that matter: drawn from those of 3 to 1,000 values, which small
+        tables can learn.
+        """
         middle = [j for j, size in enumerate(self.sizes) if 3 <= size <= 1000]
         every = list(combinations(middle, 2))
         drawn = np.random.default_rng([self.seed, 1]).choice(len(every), PAIRS, replace=False)
         return sorted(every[i] for i in drawn)
 
-    def rows(self, n: int, *, test: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
+    def rows(
+        self, n: int, *, test: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
         """Return n rows, their labels, and the probability of a click of each.
 
         Shapes
@@ -67,7 +76,9 @@ class Clicks:
         returned : (n, 20), (n,), (n,)
         """
         blocks = [self.block(number, test=test) for number in range(-(-n // BLOCK))]
-        table, labels, probabilities = (np.concatenate(parts)[:n] for parts in zip(*blocks, strict=True))
+        table, labels, probabilities = (
+            np.concatenate(parts)[:n] for parts in zip(*blocks, strict=True)
+        )
         return table, labels, probabilities
 
     def block(
@@ -83,13 +94,19 @@ class Clicks:
         for j in range(COLUMNS):
             odds += COLUMN_EFFECT * self._effect(table[:, j], j)
         for i, j in self.pairs:
-            odds += PAIR_EFFECT * self._effect(table[:, i] * 2**20 + table[:, j], 100 + i * COLUMNS + j)
+            odds += PAIR_EFFECT * self._effect(
+                table[:, i] * 2**20 + table[:, j], 100 + i * COLUMNS + j
+            )
         probabilities = expit(odds)
         return table, (rng.random(BLOCK) < probabilities).astype(np.int8), probabilities
 
     def _effect(self, values: NDArray[np.int64], of: int) -> NDArray[np.float64]:
-        """Return a normal number for each value, the same wherever the value is met: a hash, turned into a number."""
-        word = (values.astype(np.uint64) + np.uint64((self.seed * 1000 + of) << 44)) * np.uint64(0x9E3779B97F4A7C15)
+        """Return a normal number for each value, the same wherever the value is met: a hash, turned
+        into a number.
+        """
+        word = (values.astype(np.uint64) + np.uint64((self.seed * 1000 + of) << 44)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
         return np.asarray(ndtri(((word >> np.uint64(12)) + 0.5) / 2.0**52))
@@ -100,7 +117,8 @@ LABEL = "click"
 
 @dataclass(frozen=True)
 class ClickFiles(TableFiles):
-    """The same rows as a source that engines read: each block is a file that is made whenever it is read.
+    """The same rows as a source that engines read: each block is a file that is made whenever it is
+    read.
 
     Parameters
     ----------

@@ -5,19 +5,21 @@
     python benchmarks/clicks.py --learners "ours, engines" --rows 10000000 100000000 --folder FOLDER --json FILE
                                 [--workers 2] [--limit 2048] [--segments 32]
 
-The table is made from a seed (``click_rows.py``): about 2 % of the rows are clicks. All learners are judged on the same
-200,000 further rows. "truth" is the log-loss and the AUC of the probabilities that the labels were drawn by: no learner
-can be better but by chance.
+The table is made from a seed (``click_rows.py``): about 2 % of the rows are clicks. All learners
+are judged on the same 200,000 further rows. "truth" is the log-loss and the AUC of the
+probabilities that the labels were drawn by: no learner can be better but by chance.
 
-Each learner runs in a process of its own with one thread. Printed are log-loss, area under the ROC curve, processor
-seconds of the fit (encoding included), peak memory of the fit beyond the table (Linux), and the size of the model. A
-learner that is not installed is left out. A measurement that ``--json`` holds already is not repeated. At the end, for
-each learner, the exponent by which processor seconds grow with rows from each size to the next.
+Each learner runs in a process of its own with one thread. Printed are log-loss, area under the ROC
+curve, processor seconds of the fit (encoding included), peak memory of the fit beyond the table
+(Linux), and the size of the model. A learner that is not installed is left out. A measurement that
+``--json`` holds already is not repeated. At the end, for each learner, the exponent by which
+processor seconds grow with rows from each size to the next.
 
-"ours, engines" learns rows that two worker processes make while they read them, in segments, each process and the
-driver under RLIMIT_DATA of 2 GiB; what it has done stays in ``--folder``, and the same command goes on from there. Its
-processor seconds include making the rows, twice; "rows" says how many seconds of the clock that took, of all workers
-together. Its peak memory is the largest of any process, as a whole.
+"ours, engines" learns rows that two worker processes make while they read them, in segments, each
+process and the driver under RLIMIT_DATA of 2 GiB; what it has done stays in ``--folder``, and the
+same command goes on from there. Its processor seconds include making the rows, twice; "rows" says
+how many seconds of the clock that took, of all workers together. Its peak memory is the largest of
+any process, as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
@@ -73,14 +76,16 @@ class ClicksOurs:
 
     def notes(self) -> str:
         """Return which tuples of columns were chosen."""
-        return " tuples: " + " ".join(str(site) for site in self.model.sites_.positions if len(site) > 1)
+        return " tuples: " + " ".join(
+            str(site) for site in self.model.sites_.positions if len(site) > 1
+        )
 
 
 class ClicksOursOfAllRows(ClicksOurs):
     """Ours, choosing sites and fitting weights by all rows in place of samples.
 
-    It has every rare label that a sample by label could take, and all other rows, too: what such a sample would gain
-    at the most.
+    It has every rare label that a sample by label could take, and all other rows, too: what such a
+    sample would gain at the most.
     """
 
     def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> ClicksOurs:
@@ -92,8 +97,11 @@ class ClicksOursOfAllRows(ClicksOurs):
         choose.CHOICE_ROWS = len(y)  # type: ignore[misc]
         copies.Copies.from_examples.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
-        growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
-        self.model = MemoryClassifier(numeric="none", keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
+        growth._FEATURE_NUMBERS = 2**40  # type: ignore[misc]
+        growth._FIT_WORK = 2**60  # type: ignore[misc]
+        self.model = (
+            MemoryClassifier(numeric="none", keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
+        )
         return self
 
 
@@ -124,7 +132,9 @@ class CategoryLightGBM:
         import pandas as pd
 
         columns = zip(X.T, self.known, strict=True)
-        return pd.DataFrame({f"c{j}": pd.Categorical(column, known) for j, (column, known) in enumerate(columns)})
+        return pd.DataFrame(
+            {f"c{j}": pd.Categorical(column, known) for j, (column, known) in enumerate(columns)}
+        )
 
 
 class VowpalWabbit:
@@ -154,7 +164,9 @@ class VowpalWabbit:
 
 
 class HashedRegression:
-    """scikit-learn's regression by stochastic gradients on hashed names (22 bits), one pass; the best rate of three."""
+    """scikit-learn's regression by stochastic gradients on hashed names (22 bits), one pass; the
+    best rate of three.
+    """
 
     def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> HashedRegression:
         """Learn the rows, piece by piece."""
@@ -162,7 +174,9 @@ class HashedRegression:
         from sklearn.linear_model import SGDClassifier
 
         self.hasher = FeatureHasher(2**22, input_type="string", alternate_sign=False)
-        self.model = SGDClassifier(loss="log_loss", alpha=1e-6, learning_rate="constant", eta0=0.02, random_state=0)
+        self.model = SGDClassifier(
+            loss="log_loss", alpha=1e-6, learning_rate="constant", eta0=0.02, random_state=0
+        )
         for first in range(0, len(y), TEST_ROWS // 20):
             part = slice(first, first + TEST_ROWS // 20)
             self.model.partial_fit(self._hashed(X[part]), y[part], classes=[0, 1])
@@ -197,9 +211,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "hashed regression": HashedRegression,
     "ours, all rows": ClicksOursOfAllRows,
 }
-CELLS = (
-    "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | {peak_mebibytes:,.0f} | {mebibytes:,.1f}"
-)
+CELLS = "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | {peak_mebibytes:,.0f} | {mebibytes:,.1f}"
 
 
 def judge(learner: str, rows: int, seed: int) -> Row:
@@ -208,7 +220,8 @@ def judge(learner: str, rows: int, seed: int) -> Row:
     asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
     model = LEARNERS[learner]()
     before = _forget_peak()
-    fit_seconds, after = seconds(model.fit, X, y), _status("VmHWM")
+    fit_seconds = seconds(model.fit, X, y)
+    after = _status("VmHWM")
     probabilities = np.concatenate([model.predict(part) for part in np.array_split(asked, 20)])
     with tempfile.TemporaryDirectory() as folder:
         size = model.size(Path(folder))
@@ -224,7 +237,9 @@ def judge(learner: str, rows: int, seed: int) -> Row:
     }
 
 
-def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, segments: int) -> Row:
+def judge_engines(
+    rows: int, seed: int, folder: str, workers: int, limit: int, segments: int
+) -> Row:
     """Return how ours does that engines learn, under a limit of so many MiB a process."""
     import pandas as pd
     from joblib.externals.loky import get_reusable_executor
@@ -232,8 +247,10 @@ def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, s
     from hammemo import MemoryClassifier
     from hammemo.engines import GroupReport, Machines, fit_table
 
-    resource.setrlimit(resource.RLIMIT_DATA, (limit * 2**20,) * 2)  # of this process, and of those that it starts
-    out, reports = Path(folder, f"{rows}-{seed}"), list[GroupReport]()
+    # of this process, and of those that it starts
+    resource.setrlimit(resource.RLIMIT_DATA, (limit * 2**20,) * 2)
+    out = Path(folder, f"{rows}-{seed}")
+    reports = list[GroupReport]()
     started = time.process_time()
     machines = Machines(
         engine="processes",
@@ -247,9 +264,12 @@ def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, s
     estimator = MemoryClassifier(numeric="none", memory="exact")
     model = fit_table(estimator, click_files(seed, rows), LABEL, machines=machines)
     spent = time.process_time() - started + sum(report.cpu_seconds for report in reports)
-    get_reusable_executor().shutdown(wait=True)  # else this process would wait for its workers for ever
+    # else this process would wait for its workers for ever
+    get_reusable_executor().shutdown(wait=True)
     asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
-    frames = (pd.DataFrame(part, columns=model.feature_names_in_) for part in np.array_split(asked, 100))
+    frames = (
+        pd.DataFrame(part, columns=model.feature_names_in_) for part in np.array_split(asked, 100)
+    )
     probabilities = np.concatenate([model.predict_proba(frame)[:, 1] for frame in frames])
     resumed = sum(report.resumed for report in reports)
     tuples = " ".join(str(site) for site in model.sites_.positions if len(site) > 1)
@@ -274,12 +294,19 @@ def _losses(answers: NDArray[np.int8], probabilities: NDArray[np.float64]) -> Ro
 
 
 def growth(rows: list[Row]) -> Iterator[str]:
-    """Yield, for each learner, by which power of the rows its processor seconds grow, from each size to the next."""
+    """Yield, for each learner, by which power of the rows its processor seconds grow, from each
+    size to the next.
+    """
     for learner in dict.fromkeys(row["learner"] for row in rows):
         own = sorted((row["rows"], row["fit_seconds"]) for row in rows if row["learner"] == learner)
-        powers = [np.log(after[1] / before[1]) / np.log(after[0] / before[0]) for before, after in pairwise(own)]
+        powers = [
+            np.log(after[1] / before[1]) / np.log(after[0] / before[0])
+            for before, after in pairwise(own)
+        ]
         if powers:
-            yield f"{learner}: seconds grow by the power " + ", ".join(f"{power:.2f}" for power in powers)
+            yield f"{learner}: seconds grow by the power " + ", ".join(
+                f"{power:.2f}" for power in powers
+            )
 
 
 def _forget_peak() -> int:
@@ -297,20 +324,29 @@ def _status(name: str) -> int:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[10**4, 10**5, 10**6])
-    parser.add_argument("--learners", nargs="*", default=list(LEARNERS)[:4], choices=[*LEARNERS, ENGINES])
+    parser.add_argument(
+        "--learners", nargs="*", default=list(LEARNERS)[:4], choices=[*LEARNERS, ENGINES]
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    parser.add_argument("--folder", help="where engines remember what they have done; by default a new folder")
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
+    parser.add_argument(
+        "--folder", help="where engines remember what they have done; by default a new folder"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=int, default=2048, help="MiB of each process")
     parser.add_argument("--segments", type=int, default=32)
     given = parser.parse_args()
     _, labels, probabilities = Clicks(given.seed).rows(TEST_ROWS, test=True)
-    print(f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n")
+    print(
+        f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n"
+    )
     print(heading("rows | learner | log-loss | AUC | fit (s) | peak memory (MiB) | model (MiB)"))
     truth = f"{log_loss(labels, probabilities):.4f} | {roc_auc_score(labels, probabilities):.3f}"
     print(f"| | truth | {truth} | | | |", flush=True)
-    kept, shown = JsonLines(given.json), list[Row]()
+    kept = JsonLines(given.json)
+    shown = list[Row]()
     folder = given.folder or tempfile.mkdtemp()
     for rows in given.rows:
         for learner in given.learners:
@@ -334,7 +370,8 @@ def main() -> None:
 
 def _in_a_process(work: Callable[..., Row], *given: Any) -> Row | None:
     """Return a measurement made in a fresh process; None where the learner is not installed."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # its process may start others
+    # its process may start others
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(work, *given).result()
         except ImportError:

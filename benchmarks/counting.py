@@ -1,12 +1,14 @@
-"""What counting costs: the count table of a batch beside DuckDB's group-by of the same columns, one thread each.
+"""What counting costs: the count table of a batch beside DuckDB's group-by of the same columns, one
+thread each.
 
     python benchmarks/counting.py [--rows 1000000] [--runs 5] [--names] [--json FILE]
 
-The rows are those of ``click_rows.py``: twenty columns with 2 to 1,000,000 values each, and a label. Ours is what a fit
-does to count them: every value becomes a rank, and each column is counted by label, into a table in canonical order.
-DuckDB has the same columns in a table of its own and makes a table of (value, label, count) of each. Printed is the
-processor time of both in seconds, the median of some runs in turn, and their ratio; the tables are compared first. With
-``--names``, values are strings.
+The rows are those of ``click_rows.py``: twenty columns with 2 to 1,000,000 values each, and a
+label. Ours is what a fit does to count them: every value becomes a rank, and each column is counted
+by label, into a table in canonical order. DuckDB has the same columns in a table of its own and
+makes a table of (value, label, count) of each. Printed is the processor time of both in seconds,
+the median of some runs in turn, and their ratio; the tables are compared first. With ``--names``,
+values are strings.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def counted(X: NDArray[Any], y: NDArray[Any]) -> CountTable:
 def grouped(database: Any) -> None:
     """Let DuckDB count each column, by label."""
     for j in range(COLUMNS):
-        database.execute(f"create or replace table g{j} as select c{j}, y, count(*) n from t group by c{j}, y")
+        database.execute(
+            f"create or replace table g{j} as select c{j}, y, count(*) n from t group by c{j}, y"
+        )
 
 
 def check(table: CountTable, database: Any) -> None:
@@ -62,7 +66,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="append the measurement to this file")
     given = parser.parse_args()
     X, y, _ = Clicks(0).rows(given.rows)
-    columns = {f"c{j}": pa.array(X[:, j].astype(str) if given.names else X[:, j]) for j in range(COLUMNS)}
+    columns = {
+        f"c{j}": pa.array(X[:, j].astype(str) if given.names else X[:, j]) for j in range(COLUMNS)
+    }
     if given.names:
         X = X.astype(str).astype(object)
     database = duckdb.connect()
@@ -71,7 +77,8 @@ def main() -> None:
     database.execute("create table t as select * from given")
     grouped(database)
     check(counted(X, y), database)
-    ours, theirs = list[float](), list[float]()
+    ours = list[float]()
+    theirs = list[float]()
     for _ in range(given.runs):
         for spent, work in ((ours, lambda: counted(X, y)), (theirs, lambda: grouped(database))):
             started = time.process_time()

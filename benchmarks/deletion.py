@@ -1,14 +1,16 @@
-"""Rows that must go: how good a learner is on a table of categories, and what deleting a hundred rows costs.
+"""Rows that must go: how good a learner is on a table of categories, and what deleting a hundred
+rows costs.
 
-Quality is the mean over five stratified folds, as in ``benchmarks/tables.py``. Then each learner learns the whole
-table, and a hundred random rows are deleted. Ours subtracts them (`forget`), and chooses and fits again by what is left
-(`refit`); the rows alone are needed for that. Its digest is then held against that of a model that `fit` makes of the
-other rows. In a second row the sites stay and weights are fitted only (``refit(what="weights")``). A learner that
-cannot forget is fitted again to all other rows.
+Quality is the mean over five stratified folds, as in ``benchmarks/tables.py``. Then each learner
+learns the whole table, and a hundred random rows are deleted. Ours subtracts them (`forget`), and
+chooses and fits again by what is left (`refit`); the rows alone are needed for that. Its digest is
+then held against that of a model that `fit` makes of the other rows. In a second row the sites stay
+and weights are fitted only (``refit(what="weights")``). A learner that cannot forget is fitted
+again to all other rows.
 
-LightGBM and scikit-learn's gradient boosting have their defaults, one thread, and columns declared as categories;
-LightGBM is left out where it is not installed, the other where a column has more values than it takes; both are said
-below the table. Times are processor seconds, encoding included.
+LightGBM and scikit-learn's gradient boosting have their defaults, one thread, and columns declared
+as categories; LightGBM is left out where it is not installed, the other where a column has more
+values than it takes; both are said below the table. Times are processor seconds, encoding included.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Boosted:
     """
 
     def __init__(self, learner: Any, declared: dict[str, Any]) -> None:
-        self.learner, self.declared = learner, declared
+        self.learner = learner
+        self.declared = declared
         self.encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
 
     def fit(self, X: NDArray[Any], y: NDArray[Any]) -> Boosted:
@@ -66,24 +69,33 @@ class Boosted:
     def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
         """Return the probability of each label."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # LightGBM names columns, and then wonders that we do not
-            probabilities: NDArray[np.float64] = self.learner.predict_proba(self.encoder.transform(X).astype(np.int64))
+            # LightGBM names columns, and then wonders that we do not
+            warnings.simplefilter("ignore", UserWarning)
+            probabilities: NDArray[np.float64] = self.learner.predict_proba(
+                self.encoder.transform(X).astype(np.int64)
+            )
         return probabilities
 
 
 def _lightgbm(n_columns: int) -> Boosted:
     from lightgbm import LGBMClassifier
 
-    return Boosted(LGBMClassifier(n_jobs=1, verbose=-1), {"categorical_feature": list(range(n_columns))})
+    return Boosted(
+        LGBMClassifier(n_jobs=1, verbose=-1), {"categorical_feature": list(range(n_columns))}
+    )
 
 
 def _sklearn(n_columns: int) -> Boosted:
-    learner = HistGradientBoostingClassifier(categorical_features=list(range(n_columns)), random_state=0)
+    learner = HistGradientBoostingClassifier(
+        categorical_features=list(range(n_columns)), random_state=0
+    )
     return Boosted(learner, {})
 
 
 def learners(X: NDArray[Any]) -> tuple[dict[str, Callable[[], Any]], list[str]]:
-    """Return what makes each learner that is installed and can learn these columns, and why others are left out."""
+    """Return what makes each learner that is installed and can learn these columns, and why others
+    are left out.
+    """
     made: dict[str, Callable[[], Any]] = {OURS: MemoryClassifier}
     left_out: list[str] = []
     if importlib.util.find_spec("lightgbm") is not None:
@@ -119,13 +131,19 @@ def deletion(
     gone: NDArray[np.bool_],
     what: Literal["all", "weights"] = "all",
 ) -> dict[str, Any]:
-    """Return the seconds of learning all rows and of deleting some, and whether what is left equals never learnt."""
+    """Return the seconds of learning all rows and of deleting some, and whether what is left equals
+    never learnt.
+    """
     began = time.process_time()
     model = make().fit(X, y)
     learnt = time.process_time()
     if not isinstance(model, MemoryClassifier):
         make().fit(X[~gone], y[~gone])
-        return {"fit_seconds": learnt - began, "delete_seconds": time.process_time() - learnt, "equal": None}
+        return {
+            "fit_seconds": learnt - began,
+            "delete_seconds": time.process_time() - learnt,
+            "equal": None,
+        }
     mute_forgetting_warning(model)
     model.forget(X[gone], y[gone]).refit(what)
     deleted = time.process_time()
@@ -138,13 +156,16 @@ def run(name: str, on_progress: Callable[[int, int], None] = ignore_progress) ->
     X, y = load_table(name)
     gone = np.zeros(len(y), bool)
     gone[np.random.default_rng(0).choice(len(y), N_DELETED, replace=False)] = True
-    (made, left_out), rows = learners(X), []
+    (made, left_out) = learners(X)
+    rows = []
     with threadpool_limits(1):
         for done, (learner, make) in enumerate(made.items()):
             judged = quality(make, X, y)
             rows.append({"learner": learner, **judged, **deletion(make, X, y, gone)})
             if learner == OURS:
-                rows.append({"learner": SITES_STAY, **judged, **deletion(make, X, y, gone, "weights")})
+                rows.append(
+                    {"learner": SITES_STAY, **judged, **deletion(make, X, y, gone, "weights")}
+                )
             on_progress(done + 1, len(made))
     return {
         "settings": {"table": name, "rows": len(y), "deleted": N_DELETED},
@@ -163,7 +184,10 @@ def markdown(results: dict[str, Any]) -> str:
     }
     stay = "these rows | the model of the other rows, with the sites of all"
     lines = table(
-        ({**row, "left": stay if row["learner"] == SITES_STAY else left[row["equal"]]} for row in results["table"]),
+        (
+            {**row, "left": stay if row["learner"] == SITES_STAY else left[row["equal"]]}
+            for row in results["table"]
+        ),
         f"{settings['table']}, {settings['rows']:,} rows | accuracy | log-loss | learn it (s) "
         f"| delete {settings['deleted']} rows (s) | needed for that | what is left",
         "{learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.2f} | {delete_seconds:.2f} | {left}",

@@ -1,22 +1,27 @@
-"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^7, beside learning again with LightGBM.
+"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^7, beside learning again
+with LightGBM.
 
     python benchmarks/deletion_curve.py --json FILE [--rows 1000 10000 100000 1000000] [--figure FILE] [--seed 0]
 
-The rows are those of ``click_rows.py``, twenty columns of whole numbers that are codes of names. Ours and LightGBM read
-them as names. Ours has learnt them, and a hundred random ones are deleted:
+The rows are those of ``click_rows.py``, twenty columns of whole numbers that are codes of names.
+Ours and LightGBM read them as names. Ours has learnt them, and a hundred random ones are deleted:
 
-- "forget + refit": they are subtracted, and sites, vote and weights are chosen and fitted again, by the kept rows.
-  While all rows are kept the result is compared with a fit of the other rows, and must have its digest; beyond the
-  budget of kept rows it is complete where the choice has come out the same, which is said ("complete").
-- "forget + weights": sites stay, weights are fitted again. What was chosen may still depend on the deleted rows.
-- "forget + pass": everything is chosen and counted anew by a pass over the other rows (``refit(rows=…)``): needed
-  only beyond the budget, so it is measured there; whether it is complete is compared and said ("pass complete").
+- "forget + refit": they are subtracted, and sites, vote and weights are chosen and fitted again, by
+  the kept rows. While all rows are kept the result is compared with a fit of the other rows, and
+  must have its digest; beyond the budget of kept rows it is complete where the choice has come out
+  the same, which is said ("complete").
+- "forget + weights": sites stay, weights are fitted again. What was chosen may still depend on the
+deleted rows.
+- "forget + pass": everything is chosen and counted anew by a pass over the other rows
+  (``refit(rows=…)``): needed only beyond the budget, so it is measured there; whether it is
+  complete is compared and said ("pass complete").
 
-LightGBM has its defaults, every column a category, and is fitted to the other rows. hessboost (hist, depth 6, 100
-rounds, codes of names as numbers, which its updates ask for) deletes rows itself: "exact" equals training on the
-others, "approximate" forgets only in part. A learner that is not installed is left out. All have one thread; times are
-processor seconds, encoding included (of hessboost the update alone), the least of ``--runs``. A size that FILE holds
-already is not measured again. ``--figure`` draws all sizes that FILE holds. Where the curves cross is printed.
+LightGBM has its defaults, every column a category, and is fitted to the other rows. hessboost
+(hist, depth 6, 100 rounds, codes of names as numbers, which its updates ask for) deletes rows
+itself: "exact" equals training on the others, "approximate" forgets only in part. A learner that is
+not installed is left out. All have one thread; times are processor seconds, encoding included (of
+hessboost the update alone), the least of ``--runs``. A size that FILE holds already is not measured
+again. ``--figure`` draws all sizes that FILE holds. Where the curves cross is printed.
 """
 
 from __future__ import annotations
@@ -51,13 +56,19 @@ CURVES = {
     "hessboost_exact": "hessboost, exact",
     "hessboost_approximate": "hessboost, approximate",
 }
-HESSBOOST: dict[str, Any] = {"objective": "binary:logistic", "tree_method": "hist", "max_depth": 6, "nthread": 1}
+HESSBOOST: dict[str, Any] = {
+    "objective": "binary:logistic",
+    "tree_method": "hist",
+    "max_depth": 6,
+    "nthread": 1,
+}
 HESSBOOST_ROUNDS = 100
 
 
 def spent(runs: int, prepare: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[float, Any]:
     """Return the least processor seconds of a piece of work, and what it returned."""
-    times, found = [], None
+    times = []
+    found = None
     for _ in range(runs):
         given = prepare()
         started = time.process_time()
@@ -89,31 +100,43 @@ def measure(rows: int, seed: int, runs: int) -> Row:
 
     row: Row = {"rows": rows, "seed": seed, "deleted": N_DELETED}
     row["forget_refit"], ours = spent(runs, copy, lambda model: forgotten(model).refit())
-    row["forget_weights"], _ = spent(runs, copy, lambda model: forgotten(model).refit(what="weights"))
+    row["forget_weights"], _ = spent(
+        runs, copy, lambda model: forgotten(model).refit(what="weights")
+    )
     row["fit"], rest = spent(1, names, lambda model: model.fit(X[~gone], y[~gone]))
-    row["all_kept"], row["complete"] = bool(ours.state.store.holds_all), ours.digest() == rest.digest()
+    row["all_kept"] = bool(ours.state.store.holds_all)
+    row["complete"] = ours.digest() == rest.digest()
     if row["all_kept"] and not row["complete"]:
         raise AssertionError("the model differs from a fit of the rows that are left")
     row["forget_pass"] = row["pass_complete"] = None
     if not row["all_kept"]:
-        row["forget_pass"], again = spent(1, copy, lambda model: forgotten(model).refit(rows=(X[~gone], y[~gone])))
+        row["forget_pass"], again = spent(
+            1, copy, lambda model: forgotten(model).refit(rows=(X[~gone], y[~gone]))
+        )
         row["pass_complete"] = again.digest() == rest.digest()
     try:
-        row["lightgbm"], _ = spent(runs, CategoryLightGBM, lambda model: model.fit(X[~gone], y[~gone]))
+        row["lightgbm"], _ = spent(
+            runs, CategoryLightGBM, lambda model: model.fit(X[~gone], y[~gone])
+        )
     except ImportError:
         row["lightgbm"] = None
     return row | hessboost_seconds(X, y, gone, runs)
 
 
 def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
-    """Return what it costs hessboost to delete the rows, completely and in part; None where it is not installed."""
+    """Return what it costs hessboost to delete the rows, completely and in part; None where it is
+    not installed.
+    """
     try:
         from hessboost import DMatrix
         from hessboost.online import Approximate, Exact, OnlineModel
     except ImportError:
         return {"hessboost_exact": None, "hessboost_approximate": None}
-    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in X.T]).astype(np.float32)
-    deleted, row = np.flatnonzero(gone), Row()
+    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in X.T]).astype(
+        np.float32
+    )
+    deleted = np.flatnonzero(gone)
+    row = Row()
     for name, mode in (("hessboost_exact", Exact()), ("hessboost_approximate", Approximate())):
 
         def trained(mode: Any = mode) -> Any:
@@ -126,7 +149,11 @@ def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
 
 def ratios(rows: list[Row], name: str) -> list[tuple[int, float]]:
     """Return the numbers of rows, and what one way costs there as a multiple of learning again."""
-    return [(row["rows"], row[name] / row["lightgbm"]) for row in rows if row.get(name) and row["lightgbm"]]
+    return [
+        (row["rows"], row[name] / row["lightgbm"])
+        for row in rows
+        if row.get(name) and row["lightgbm"]
+    ]
 
 
 def crossed(points: list[tuple[int, float]]) -> list[float]:
@@ -143,11 +170,15 @@ def crossings(rows: list[Row]) -> list[str]:
     said = []
     for name in list(CURVES)[:3]:
         points = ratios(rows, name)
-        said += [f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows" for at in crossed(points)]
+        said += [
+            f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows" for at in crossed(points)
+        ]
         if points and len({ratio > 1 for _, ratio in points}) == 1:
             word = "dearer" if points[0][1] > 1 else "cheaper"
             shares = ", ".join(f"{ratio:.2f}" for _, ratio in points)
-            said.append(f"{CURVES[name]} is {word} than LightGBM at every size measured ({shares} times its cost)")
+            said.append(
+                f"{CURVES[name]} is {word} than LightGBM at every size measured ({shares} times its cost)"
+            )
     return said
 
 
@@ -159,7 +190,9 @@ def draw(rows: list[Row], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4))
-    for (name, title), style in zip(CURVES.items(), ("o-", "s--", "^-", "d:", "x:", "+:"), strict=True):
+    for (name, title), style in zip(
+        CURVES.items(), ("o-", "s--", "^-", "d:", "x:", "+:"), strict=True
+    ):
         points = np.array([(row["rows"], row[name]) for row in rows if row.get(name)])
         if len(points):
             axes.loglog(*points.T, style, label=title)
@@ -175,14 +208,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--json", type=Path, required=True, help="append each size to this file, one a line")
+    parser.add_argument(
+        "--json", type=Path, required=True, help="append each size to this file, one a line"
+    )
     parser.add_argument("--figure", type=Path, help="draw all sizes to this file")
     given = parser.parse_args()
     kept = JsonLines(given.json)
     for rows in given.rows:
         if kept.find(rows=rows, seed=given.seed) is None:
             kept.add(measure(rows, given.seed, given.runs))
-    found = sorted((row for row in kept.rows if row["seed"] == given.seed), key=lambda row: row["rows"])
+    found = sorted(
+        (row for row in kept.rows if row["seed"] == given.seed), key=lambda row: row["rows"]
+    )
     print("\n".join([*table(found), "", *crossings(found)]))
     if given.figure is not None:
         draw(found, given.figure)

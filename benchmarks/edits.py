@@ -2,16 +2,19 @@
 
     python benchmarks/edits.py [--labels 64] [--examples 100000] [--edits 2000] [--json]
 
-For every vote there are two models of the same examples. One is only asked: its tables are compiled, so that this is
-the fastest query there is. The other is edited and asked in turn: an example is learnt, then forgotten again, then
-another one. The two take turns, so that whatever else the machine does is felt by both alike.
+For every vote there are two models of the same examples. One is only asked: its tables are
+compiled, so that this is the fastest query there is. The other is edited and asked in turn: an
+example is learnt, then forgotten again, then another one. The two take turns, so that whatever else
+the machine does is felt by both alike.
 
-Every call is one that users make: `partial_fit` or `forget` of one row, `predict` of one row. A good part of what a
-call takes are scikit-learn's own checks of its arguments; they are timed beside, on the same rows, as `checks` (what
-an edit checks) and `query checks`. Printed are the median and the 99th percentile, in microseconds.
+Every call is one that users make: `partial_fit` or `forget` of one row, `predict` of one row. A
+good part of what a call takes are scikit-learn's own checks of its arguments; they are timed
+beside, on the same rows, as `checks` (what an edit checks) and `query checks`. Printed are the
+median and the 99th percentile, in microseconds.
 
-What is counted is the time that the thread itself works: nothing here waits for anything, and on a machine that does
-other things too the clock on the wall would show, in one call out of a hundred, for how long those were let in.
+What is counted is the time that the thread itself works: nothing here waits for anything, and on a
+machine that does other things too the clock on the wall would show, in one call out of a hundred,
+for how long those were let in.
 """
 
 from __future__ import annotations
@@ -40,8 +43,11 @@ Edit = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any]"]
 """One row to learn and to forget, its label, and one row to ask about; each an array of one."""
 
 
-def edit_seconds(still: MemoryClassifier, edits: Iterable[Edit], on_edit: Callable[[], Any]) -> dict[str, list[float]]:
-    """Learn and forget rows one by one; return the seconds of edits, of queries after them and of queries of `still`.
+def edit_seconds(
+    still: MemoryClassifier, edits: Iterable[Edit], on_edit: Callable[[], Any]
+) -> dict[str, list[float]]:
+    """Learn and forget rows one by one; return the seconds of edits, of queries after them and of
+    queries of `still`.
 
     Parameters
     ----------
@@ -81,8 +87,11 @@ def measured(
     n_edits: int,
     on_progress: Callable[[int, int], None],
 ) -> Row:
-    """Return the latencies of one model that has learnt the examples; single rows are learnt once more."""
-    (memory, vote, keep), (X, y) = model, examples
+    """Return the latencies of one model that has learnt the examples; single rows are learnt once
+    more.
+    """
+    (memory, vote, keep) = model
+    (X, y) = examples
     still = MemoryClassifier("positional", memory=memory, vote=vote, keep=keep).fit(X, y)
     for _ in range(-(-_ENOUGH // len(X))):
         still.predict(X[:_ENOUGH])
@@ -90,12 +99,27 @@ def measured(
     edits = [(X[i, None], y[i, None], X[(7 * i + 1) % len(X), None]) for i in places]
     steps = iter(range(1, n_edits + 1))
     took = edit_seconds(still, edits, lambda: on_progress(next(steps), n_edits))
-    took["edit"] = [one for pair in zip(took.pop("partial_fit"), took.pop("forget"), strict=True) for one in pair]
-    took["edit_and_query"] = [sum(pair) for pair in zip(took["edit"], took["query_after"], strict=True)]
+    took["edit"] = [
+        one
+        for pair in zip(took.pop("partial_fit"), took.pop("forget"), strict=True)
+        for one in pair
+    ]
+    took["edit_and_query"] = [
+        sum(pair) for pair in zip(took["edit"], took["query_after"], strict=True)
+    ]
     names = ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks")
     figures = {name: _two(took[name]) for name in names}
-    ratio = {name: figure / figures["query"]["median"] for name, figure in figures["edit_and_query"].items()}
-    about = {"memory": repr(memory), "vote": vote, "keep": keep, "labels": len(still.classes_), "edits": n_edits}
+    ratio = {
+        name: figure / figures["query"]["median"]
+        for name, figure in figures["edit_and_query"].items()
+    }
+    about = {
+        "memory": repr(memory),
+        "vote": vote,
+        "keep": keep,
+        "labels": len(still.classes_),
+        "edits": n_edits,
+    }
     return {**about, **figures, "ratio": ratio}
 
 
@@ -107,12 +131,17 @@ def _two(taken: list[float]) -> dict[str, float]:
 
 
 def run(
-    n_labels: int, n_examples: int, n_edits: int, on_progress: Callable[[int, int], None] = ignore_progress
+    n_labels: int,
+    n_examples: int,
+    n_edits: int,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> list[Row]:
     """Measure `Hashed(2048, 1024)` with every vote, and with digests; one thread."""
     X, y = zipf_examples(n_examples, n_labels)
     hashed = Hashed(2048, 1024)
-    models: list[tuple[Memory, str, str]] = [(hashed, vote, "auto") for vote in ("sum", "mean", "log-linear")]
+    models: list[tuple[Memory, str, str]] = [
+        (hashed, vote, "auto") for vote in ("sum", "mean", "log-linear")
+    ]
     models.append((hashed, "sum", "digests"))
     with threadpool_limits(1):
         return [
@@ -124,8 +153,12 @@ def run(
 def main() -> None:
     parser = options(__doc__, as_json="everything")
     parser.add_argument("--labels", type=int, default=64)
-    parser.add_argument("--examples", type=int, default=100_000, help="examples that are learnt before")
-    parser.add_argument("--edits", type=int, default=2000, help="edits of one example, a query after each")
+    parser.add_argument(
+        "--examples", type=int, default=100_000, help="examples that are learnt before"
+    )
+    parser.add_argument(
+        "--edits", type=int, default=2000, help="edits of one example, a query after each"
+    )
     given = parser.parse_args()
     with progress_bar("Editing") as on_progress:
         rows = run(given.labels, given.examples, given.edits, on_progress)

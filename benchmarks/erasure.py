@@ -2,20 +2,24 @@
 
     python benchmarks/erasure.py [--edits 2000] [--subjects 100] [--erase 20] [--log sqlite|postgres] [--rounds 5]
 
-The full run: ``--edits 1000000 --subjects 10000 --erase 1000``, and ``--log postgres --edits 100000``.
+The full run: ``--edits 1000000 --subjects 10000 --erase 1000``, and ``--log postgres --edits
+100000``.
 
-Edits of one row go through the host, a thousand in flight. Every row has a marker of its subject. Then subjects are
-erased in random order by processes that kill themselves at a step of the erasure, each of `STEPS` in turn, several
-times (``--kills``); the last process finishes, and refits the model once. Checked are:
+Edits of one row go through the host, a thousand in flight. Every row has a marker of its subject.
+Then subjects are erased in random order by processes that kill themselves at a step of the erasure,
+each of `STEPS` in turn, several times (``--kills``); the last process finishes, and refits the
+model once. Checked are:
 
 - the file of the model equals, to the byte, that of a model that never saw the erased subjects;
-- no file of the service, and of PostgreSQL its dump, heap and write-ahead log, has a marker of an erased subject, as
-  text or in hexadecimal digits. A model without subjects holds a marker that must be found, or nothing was looked at;
-- every receipt verifies, and none with one changed byte; the model file with one changed byte is refused.
+- no file of the service, and of PostgreSQL its dump, heap and write-ahead log, has a marker of an
+  erased subject, as text or in hexadecimal digits. A model without subjects holds a marker that
+  must be found, or nothing was looked at;
+- every receipt verifies, and none with one changed byte; the model file with one changed byte is
+refused.
 
-Printed are processor time of an edit with and without subjects (median of alternating runs), the time of an erasure of
-100 rows, bytes of journal a row, and the time in which LightGBM is fitted again without the same rows. The exit code
-is 1 if a check fails.
+Printed are processor time of an edit with and without subjects (median of alternating runs), the
+time of an erasure of 100 rows, bytes of journal a row, and the time in which LightGBM is fitted
+again without the same rows. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -108,10 +112,15 @@ def marker(subject: int) -> str:
 def edit_of(number: int, n_subjects: int, *, subjects: bool = True) -> Edit:
     """Return an edit: one row, which says whose it is; each subject has six rows that differ."""
     subject = number * 7919 % n_subjects
-    a, b = number // n_subjects % 2, number // n_subjects % 3
+    a = number // n_subjects % 2
+    b = number // n_subjects % 3
     row: list[Any] = [marker(subject), f"a{a}", f"b{b}"]
     return Edit(
-        f"op-{number}", "learn", [row], [f"l{(subject + a) % 3}"], subjects=[marker(subject)] if subjects else []
+        f"op-{number}",
+        "learn",
+        [row],
+        [f"l{(subject + a) % 3}"],
+        subjects=[marker(subject)] if subjects else [],
     )
 
 
@@ -140,11 +149,15 @@ def child(folder: Path, log: str | None, step: str, upto: int) -> None:
     from hammemo_server.store.postgres_log import PostgresLog
 
     subjects = json.loads((folder / "erase.json").read_text())[:upto]
-    host = Host(folder / "models", log, keys=folder / "keys" / "keys.json", upkeep=Upkeep(choose=False))
+    host = Host(
+        folder / "models", log, keys=folder / "keys" / "keys.json", upkeep=Upkeep(choose=False)
+    )
     model = host.get("t", "m")
     if step:
         kill_at(step, sqlite_log.SqliteLog if log is None else PostgresLog)
-    edits = (Edit(f"erase-{s}", "forget_subject", subjects=[marker(s)], refit=False) for s in subjects)
+    edits = (
+        Edit(f"erase-{s}", "forget_subject", subjects=[marker(s)], refit=False) for s in subjects
+    )
     send(model, edits, 100)
     for s in subjects:
         wait_erased(model, f"erase-{s}")
@@ -154,7 +167,9 @@ def child(folder: Path, log: str | None, step: str, upto: int) -> None:
 
 
 def erase(folder: Path, log: str | None, kills: int, n: int) -> dict[str, int]:
-    """Let processes erase and be killed, each with some more of the subjects; return how often at each step."""
+    """Let processes erase and be killed, each with some more of the subjects; return how often at
+    each step.
+    """
     steps = [step for step in STEPS if log is None or step != "snapshot file after"]
     killed = dict.fromkeys(steps, 0)
     for number in range(kills * len(steps)):
@@ -220,9 +235,13 @@ def compared(folder: Path, host: Host, args: argparse.Namespace, gone: set[int])
     return same
 
 
-def wrong_receipts(folder: Path, model: ServedModel, subjects: list[int], rng: random.Random) -> dict[str, int]:
+def wrong_receipts(
+    folder: Path, model: ServedModel, subjects: list[int], rng: random.Random
+) -> dict[str, int]:
     """Return how many receipts do not verify, and how many do although a byte was changed."""
-    public, wrong, passed = read_keys(folder / "keys" / "keys.json").public_key, 0, 0
+    public = read_keys(folder / "keys" / "keys.json").public_key
+    wrong = 0
+    passed = 0
     previous: dict[str | None, str] = {}
     for subject in subjects:
         found = model.erasure(f"erase-{subject}")
@@ -236,14 +255,22 @@ def wrong_receipts(folder: Path, model: ServedModel, subjects: list[int], rng: r
             passed += SignedReceipt.decode(bytes(changed)).verify(public)
         except ValueError:
             continue
-    link, chain = previous.get(None), 0
+    link = previous.get(None)
+    chain = 0
     while link is not None:
-        link, chain = previous.get(link), chain + 1
-    return {"receipts": len(subjects), "do not verify": wrong, "changed, verify": passed, "in the chain": chain}
+        link = previous.get(link)
+        chain = chain + 1
+    return {
+        "receipts": len(subjects),
+        "do not verify": wrong,
+        "changed, verify": passed,
+        "in the chain": chain,
+    }
 
 
 def changed_models_that_load(folder: Path, rng: random.Random, times: int = 20) -> int:
-    data, n = (folder / "erased.model").read_bytes(), 0
+    data = (folder / "erased.model").read_bytes()
+    n = 0
     digest = load(folder / "erased.model").digest()
     for _ in range(times):
         changed = bytearray(data)
@@ -273,7 +300,9 @@ def edit_seconds(n: int, n_subjects: int, *, subjects: bool) -> float:
 
 
 def erasure_seconds(model: ServedModel, name: str, *, refit: bool) -> tuple[float, float]:
-    """Return how long it takes to erase a subject of 100 rows: until it is applied, until it is erased."""
+    """Return how long it takes to erase a subject of 100 rows: until it is applied, until it is
+    erased.
+    """
     rows: list[list[Any]] = [[name, f"a{i % 10}", f"b{i // 10}"] for i in range(100)]
     model.edit(Edit(f"learn-{name}", "learn", rows, ["l0"] * 100, subjects=[name] * 100)).result()
     began = time.perf_counter()
@@ -292,11 +321,15 @@ def lightgbm_seconds(args: argparse.Namespace, gone: set[int]) -> float | None:
     import numpy as np
 
     numbers = np.arange(args.edits)
-    subject, part = numbers * 7919 % args.subjects, numbers // args.subjects
-    X, y = np.stack([subject, part % 2, part % 3], axis=1), (subject + part % 2) % 3
+    subject = numbers * 7919 % args.subjects
+    part = numbers // args.subjects
+    X = np.stack([subject, part % 2, part % 3], axis=1)
+    y = (subject + part % 2) % 3
     left = ~np.isin(subject, list(gone))
     began = time.perf_counter()
-    lightgbm.LGBMClassifier(n_jobs=1, verbose=-1).fit(X[left], y[left], categorical_feature=[0, 1, 2])
+    lightgbm.LGBMClassifier(n_jobs=1, verbose=-1).fit(
+        X[left], y[left], categorical_feature=[0, 1, 2]
+    )
     return time.perf_counter() - began
 
 
@@ -304,9 +337,13 @@ def journal_bytes(folder: Path) -> float | None:
     """Return the bytes of journal a row, with its indexes, of a log in SQLite."""
     import apsw
 
-    db = apsw.Connection(str(folder / "models" / "t" / "m" / "log.sqlite"), flags=apsw.SQLITE_OPEN_READONLY)
+    db = apsw.Connection(
+        str(folder / "models" / "t" / "m" / "log.sqlite"), flags=apsw.SQLITE_OPEN_READONLY
+    )
     try:
-        pages: Any = db.execute("select sum(pgsize) from dbstat where name like 'hammemo_journal%'").fetchone()
+        pages: Any = db.execute(
+            "select sum(pgsize) from dbstat where name like 'hammemo_journal%'"
+        ).fetchone()
         rows: Any = db.execute("select count(*) from hammemo_journal").fetchone()
         return float(pages[0]) / rows[0] if rows[0] else None
     except apsw.Error:
@@ -318,7 +355,9 @@ def journal_bytes(folder: Path) -> float | None:
 # The run
 
 
-def run(args: argparse.Namespace, folder: Path, log: str | None, dump: Callable[[], list[Path]]) -> dict[str, Any]:
+def run(
+    args: argparse.Namespace, folder: Path, log: str | None, dump: Callable[[], list[Path]]
+) -> dict[str, Any]:
     rng = random.Random(args.seed)
     (folder / "keys").mkdir()
     keys = folder / "keys" / "keys.json"
@@ -349,7 +388,9 @@ def run(args: argparse.Namespace, folder: Path, log: str | None, dump: Callable[
     with Host(folder / "models", log, keys=keys, upkeep=Upkeep(choose=False)) as host:
         model = host.get("t", "m")
         for refit in (False, True):
-            times = [erasure_seconds(model, f"timed{refit}{i}", refit=refit) for i in range(args.rounds)]
+            times = [
+                erasure_seconds(model, f"timed{refit}{i}", refit=refit) for i in range(args.rounds)
+            ]
             what = "with refit" if refit else "without refit"
             result[f"seconds to applied, {what}"] = median(applied for applied, _ in times)
             result[f"seconds to erased, {what}"] = median(erased for _, erased in times)
@@ -361,11 +402,15 @@ def measure_edits(args: argparse.Namespace) -> dict[str, Any]:
     """Return the processor time of an edit with and without subjects, medians of alternating runs."""
     n = min(args.edits, args.timed)
     pairs = [
-        (edit_seconds(n, max(n // 100, 1), subjects=False), edit_seconds(n, max(n // 100, 1), subjects=True))
+        (
+            edit_seconds(n, max(n // 100, 1), subjects=False),
+            edit_seconds(n, max(n // 100, 1), subjects=True),
+        )
         for _ in range(args.rounds)
     ]
     return {
-        "microseconds of processor time an edit, without subjects": median(a for a, _ in pairs) * 1e6,
+        "microseconds of processor time an edit, without subjects": median(a for a, _ in pairs)
+        * 1e6,
         "with subjects": median(b for _, b in pairs) * 1e6,
         "ratio": median(b / a for a, b in pairs),
     }
@@ -377,13 +422,18 @@ def passes(result: dict[str, Any]) -> bool:
         result["equal to the byte"]
         and not result["files with markers"]
         and result["the control marker is found"]
-        and receipts["do not verify"] == receipts["changed, verify"] == result["changed model files that load"] == 0
+        and receipts["do not verify"]
+        == receipts["changed, verify"]
+        == result["changed model files that load"]
+        == 0
         and receipts["in the chain"] == receipts["receipts"]
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--edits", type=int, default=2_000)
     parser.add_argument("--subjects", type=int, default=100)
     parser.add_argument("--erase", type=int, default=20, help="how many subjects are erased")
@@ -400,7 +450,9 @@ def main() -> None:
         child(Path(folder), log or None, step, int(upto))
         return
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hammemo-", dir=args.folder)))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="hammemo-", dir=args.folder))
+        )
         os.chmod(folder, 0o755)
         address: str | None = None
         dump: Callable[[], list[Path]] = list
@@ -412,9 +464,21 @@ def main() -> None:
             address = started.address
 
             def dumped() -> list[Path]:
-                """Return the files of the server after a checkpoint, dead rows and write-ahead log included; a dump."""
-                started.run("psql", "-h", str(started.sockets), "-U", "postgres", "-c", "checkpoint")
-                started.run("pg_dump", "-h", str(started.sockets), "-U", "postgres", "-f", f"{started.folder}/dump.sql")
+                """Return the files of the server after a checkpoint, dead rows and write-ahead log
+                included; a dump.
+                """
+                started.run(
+                    "psql", "-h", str(started.sockets), "-U", "postgres", "-c", "checkpoint"
+                )
+                started.run(
+                    "pg_dump",
+                    "-h",
+                    str(started.sockets),
+                    "-U",
+                    "postgres",
+                    "-f",
+                    f"{started.folder}/dump.sql",
+                )
                 return [started.folder]
 
             dump = dumped

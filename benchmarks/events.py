@@ -1,19 +1,23 @@
-r"""Next-activity prediction on business-process event logs, beside the published LSTM (Tax et al., CAiSE 2017).
+r"""Next-activity prediction on business-process event logs, beside the published LSTM (Tax et al.,
+CAiSE 2017).
 
-**Protocol**, that of the paper and of its authors' published scripts. Cases are in the order of the file; with n cases
-each fold has round((n + 1) / 3) of them, the first two folds train and the rest tests. From every prefix of at least
-two events of a test case the next activity is predicted, among all activities and one more, the end of the case; the
-figure is the share of right answers over all prefixes. The authors' script writes no row for the prefix that is the
-whole case: the end may be predicted, and is then wrong, but never is the truth. That is the figure compared here
-(`continued`). Two more are given: with the ends of cases as truths too (`with_ends`), and among continued prefixes for
-the most probable activity other than the end (`told_it_continues`), which no published figure corresponds to.
+**Protocol**, that of the paper and of its authors' published scripts. Cases are in the order of the
+file; with n cases each fold has round((n + 1) / 3) of them, the first two folds train and the rest
+tests. From every prefix of at least two events of a test case the next activity is predicted, among
+all activities and one more, the end of the case; the figure is the share of right answers over all
+prefixes. The authors' script writes no row for the prefix that is the whole case: the end may be
+predicted, and is then wrong, but never is the truth. That is the figure compared here
+(`continued`). Two more are given: with the ends of cases as truths too (`with_ends`), and among
+continued prefixes for the most probable activity other than the end (`told_it_continues`), which no
+published figure corresponds to.
 
-**What differs.** The LSTM is trained on the same prefixes, with the time of every event beside its activity, by many
-passes and early stopping on a fifth of them, for the next activity and its time together. Ours sees the last eight
-activities; in the second model also, for the last event only, the time since the one before, since the start of the
-case, hour, weekday and the number of events so far, each as a token (times as powers of two of a second). It learns in
-one pass. Sites, ridge and length were chosen on the last fifth of the training cases; the default model chooses its
-sites by its examples.
+**What differs.** The LSTM is trained on the same prefixes, with the time of every event beside its
+activity, by many passes and early stopping on a fifth of them, for the next activity and its time
+together. Ours sees the last eight activities; in the second model also, for the last event only,
+the time since the one before, since the start of the case, hour, weekday and the number of events
+so far, each as a token (times as powers of two of a second). It learns in one pass. Sites, ridge
+and length were chosen on the last fifth of the training cases; the default model chooses its sites
+by its examples.
 """
 
 from __future__ import annotations
@@ -75,7 +79,8 @@ class Prefixes:
     @classmethod
     def of(cls, cases: list[Case], shortest: int) -> Prefixes:
         """Return every prefix of at least `shortest` events."""
-        contexts, following = [], []
+        contexts = []
+        following = []
         for case in cases:
             activities = [activity for activity, _ in case]
             for i in range(shortest, len(case) + 1):
@@ -86,7 +91,8 @@ class Prefixes:
 
 def _times(case: Case, i: int) -> list[str]:
     """Return what the clock says at the i-th event, as tokens."""
-    now, before = case[i - 1][1], case[max(i - 2, 0)][1]
+    now = case[i - 1][1]
+    before = case[max(i - 2, 0)][1]
     gap, age = ((now - then).total_seconds() for then in (before, case[0][1]))
     steps = [int(np.log2(1 + max(seconds, 0.0))) for seconds in (gap, age)]
     return [
@@ -106,7 +112,9 @@ def activity_sites() -> list[Site]:
 
 
 def time_sites() -> list[Site]:
-    """Return the sites that hold tokens of time: alone, with the last activity, with the last two, and in pairs."""
+    """Return the sites that hold tokens of time: alone, with the last activity, with the last two,
+    and in pairs.
+    """
     gap, age, hour, day, event = range(H, H + 5)
     each = (gap, age, hour, day, event)
     pairs = ((gap, age), (gap, event), (hour, day), (age, event))
@@ -119,11 +127,15 @@ def time_sites() -> list[Site]:
 
 
 def models() -> dict[str, MemoryClassifier]:
-    """Return the models, not fitted: two with chosen sites, and the default, which chooses for itself."""
+    """Return the models, not fitted: two with chosen sites, and the default, which chooses for
+    itself.
+    """
     vote = LogLinear(ridge=RIDGE)
     return {
         "activities": MemoryClassifier(SiteKernel(activity_sites()), Exact(), vote),
-        "activities and times": MemoryClassifier(SiteKernel([*activity_sites(), *time_sites()]), Exact(), vote),
+        "activities and times": MemoryClassifier(
+            SiteKernel([*activity_sites(), *time_sites()]), Exact(), vote
+        ),
         "activities and times, the default": MemoryClassifier(),
     }
 
@@ -131,7 +143,8 @@ def models() -> dict[str, MemoryClassifier]:
 def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
     """Return the accuracies of all models on one log."""
     training, test = split(cases)
-    learnt, asked = Prefixes.of(training, 1), Prefixes.of(test, 2)
+    learnt = Prefixes.of(training, 1)
+    asked = Prefixes.of(test, 2)
     goes_on = asked.y != END
     rows = []
     for name, model in models().items():
@@ -147,7 +160,9 @@ def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
                 "prefixes": int(goes_on.sum()),
                 "continued": float(right[goes_on].mean()),
                 "with_ends": float(right.mean()),
-                "told_it_continues": float((model.classes_[scores.argmax(axis=1)] == asked.y)[goes_on].mean()),
+                "told_it_continues": float(
+                    (model.classes_[scores.argmax(axis=1)] == asked.y)[goes_on].mean()
+                ),
                 "fit_seconds": took,
             }
         )

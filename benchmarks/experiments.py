@@ -1,4 +1,6 @@
-"""Experiments on real data that are not the paper's: ``python -m benchmarks.experiments COMMAND --help``."""
+"""Experiments on real data that are not the paper's: ``python -m benchmarks.experiments COMMAND
+--help``.
+"""
 
 from __future__ import annotations
 
@@ -20,44 +22,61 @@ app = Commands(help="Experiments on real data that are not the paper's.")
 @app.command()
 @one_line_errors()
 def hashed(
-    out: Annotated[Path, opt.results_folder("hashed.md, results.json, results.csv and the figures")],
+    out: Annotated[
+        Path, opt.results_folder("hashed.md, results.json, results.csv and the figures")
+    ],
     data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")
+    ] = False,
     repetitions: Annotated[
-        int | None, typer.Option(min=2, help="Draws of positions, each with its own seed.", show_default="5")
+        int | None,
+        typer.Option(min=2, help="Draws of positions, each with its own seed.", show_default="5"),
     ] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of examples."""
+    """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of
+    examples.
+    """
     import fidelity as experiment
     from fidelity_figures import fidelity_figures
     from hammemo.paper.experiments.figures import require_matplotlib
 
     require_matplotlib()
-    settings = opt.choose_settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
+    settings = opt.choose_settings(
+        experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick
+    )
     folder = opt.ResultsFolder(out)
     task = opt.build_wikitext_task(data)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
     page = experiment.markdown(results)
     fidelity_figures(results, out)
-    folder.write(results, ["size", "growth"], "hashed-size.*", "hashed-growth.*", pages={"hashed.md": page})
+    folder.write(
+        results, ["size", "growth"], "hashed-size.*", "hashed-growth.*", pages={"hashed.md": page}
+    )
     print_result(results, page, as_json=as_json)
 
 
 @app.command()
 @one_line_errors()
 def votes(
-    out: Annotated[Path, opt.results_folder("votes.md, results.json, results.csv and manifest.json")],
+    out: Annotated[
+        Path, opt.results_folder("votes.md, results.json, results.csv and manifest.json")
+    ],
     data: opt.WikiText = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")
+    ] = False,
     draws: opt.Draws = None,
     seed: opt.DataSeed = opt.SEED,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
+    """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size,
+    forgetting.
+    """
     import votes as experiment
 
     settings = opt.choose_settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
@@ -73,11 +92,15 @@ def votes(
 @app.command()
 @one_line_errors()
 def events(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with helpdesk.csv and bpi_12_w.csv.")],
+    data: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder with helpdesk.csv and bpi_12_w.csv.")
+    ],
     out: Annotated[Path | None, opt.results_folder("events.md, results.json and the like")] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict the next activity of two event logs under the published protocol, next to the LSTM's figures."""
+    """Predict the next activity of two event logs under the published protocol, next to the LSTM's
+    figures.
+    """
     import events as experiment
 
     folder = opt.ResultsFolder(out)
@@ -91,11 +114,17 @@ def events(
 @app.command()
 @one_line_errors()
 def deletion(
-    table: Annotated[str, typer.Option(metavar="NAME", help="One of the tables of hammemo.datasets.")] = "car",
-    out: Annotated[Path | None, opt.results_folder("deletion.md, results.json and the like")] = None,
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="One of the tables of hammemo.datasets.")
+    ] = "car",
+    out: Annotated[
+        Path | None, opt.results_folder("deletion.md, results.json and the like")
+    ] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed. Needs no data."""
+    """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed.
+    Needs no data.
+    """
     import deletion as experiment
     from hammemo.datasets.loading import TABLES
 
@@ -112,14 +141,21 @@ def deletion(
 @app.command()
 @one_line_errors()
 def sessions(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and similar files.")],
+    data: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and similar files.")
+    ],
     sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME", help="One of the sets; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME", help="One of the sets; may be repeated."),
     ] = None,
-    out: Annotated[Path | None, opt.results_folder("sessions.md, results.json and the like")] = None,
+    out: Annotated[
+        Path | None, opt.results_folder("sessions.md, results.json and the like")
+    ] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen on validation."""
+    """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen
+    on validation.
+    """
     from sessions.data import SETS
     from sessions.ours import Ours
     from sessions.running import run
@@ -137,14 +173,21 @@ def sessions(
 @app.command()
 @one_line_errors()
 def language(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")],
+    data: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")
+    ],
     most: Annotated[
-        int | None, typer.Option(min=1, help="Test only the first targets, this many.", show_default="all")
+        int | None,
+        typer.Option(min=1, help="Test only the first targets, this many.", show_default="all"),
     ] = None,
-    out: Annotated[Path | None, opt.results_folder("language.md, results.json and the like")] = None,
+    out: Annotated[
+        Path | None, opt.results_folder("language.md, results.json and the like")
+    ] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and without caches."""
+    """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and
+    without caches.
+    """
     from language import ours as experiment
 
     folder = opt.ResultsFolder(out)

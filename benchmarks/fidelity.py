@@ -1,23 +1,25 @@
-r"""Where the hashed memory earns its place: fidelity and proofs against the size of the state, and as examples grow.
+r"""Where the hashed memory earns its place: fidelity and proofs against the size of the state, and
+as examples grow.
 
 The paper's WikiText-2 task (:mod:`hammemo.paper.experiments.wikitext`) at h = 8, two questions:
 
-* **Size.** At one number of stored examples: how large is each memory, and how faithful to the exact classifier?
-* **Growth.** The sparse exact table grows with what it has seen and a hashed memory hardly does (only its integers
-  widen with the counts). From how many examples on is the exact table the larger one, and how faithful is the hashed
-  memory on the way?
+* **Size.** At one number of stored examples: how large is each memory, and how faithful to the
+exact classifier?
+* **Growth.** The sparse exact table grows with what it has seen and a hashed memory hardly does
+  (only its integers widen with the counts). From how many examples on is the exact table the larger
+  one, and how faithful is the hashed memory on the way?
 
-**Measures.** *Agreement*: the share of test queries with a unique exact winner on which the memory answers the same.
-*Certified*: the share of all test queries whose answer the memory proves to be the exact one. *Wrong*: certified
-answers that differ from the exact ones; a proof allows none.
+**Measures.** *Agreement*: the share of test queries with a unique exact winner on which the memory
+answers the same. *Certified*: the share of all test queries whose answer the memory proves to be
+the exact one. *Wrong*: certified answers that differ from the exact ones; a proof allows none.
 
-**State.** For counts the canonical form, which is all that prediction and every later edit need; for the Gaussian
-memory what the paper counts: its fused form in float32 with the codes of all tokens, the smaller of its two forms. *As
-compiled* is the form made for fast answers.
+**State.** For counts the canonical form, which is all that prediction and every later edit need;
+for the Gaussian memory what the paper counts: its fused form in float32 with the codes of all
+tokens, the smaller of its two forms. *As compiled* is the form made for fast answers.
 
-**Error.** Each repetition draws its own order of the training positions (the first n of it are stored, so larger sets
-contain the smaller ones) and its own test positions, and has its own seed of hashes and codes. Standard deviations are
-over repetitions and cover all of it.
+**Error.** Each repetition draws its own order of the training positions (the first n of it are
+stored, so larger sets contain the smaller ones) and its own test positions, and has its own seed of
+hashes and codes. Standard deviations are over repetitions and cover all of it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Exact, Gaussian, Hashed
-from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, in_parallel, table
+from hammemo.paper.experiments.measuring import (
+    Row,
+    averages,
+    generator,
+    ignore_progress,
+    in_parallel,
+    table,
+)
 from hammemo.paper.experiments.wikitext import LONGEST, Judge
 
 if TYPE_CHECKING:
@@ -47,7 +56,9 @@ MEASURES = ("state_mebibytes", "compiled_mebibytes", "agreement", "certified")
 
 @dataclass(frozen=True)
 class FidelitySettings:
-    """What determines the results; the growing sets end with all training positions that have a candidate."""
+    """What determines the results; the growing sets end with all training positions that have a
+    candidate.
+    """
 
     seed: int = 20270
     repetitions: int = 5
@@ -70,7 +81,15 @@ class FidelitySettings:
     @classmethod
     def quick(cls, seed: int = 20270) -> FidelitySettings:
         """Return settings for a look within a minute, not for conclusions."""
-        return cls(seed, 2, 20_000, ((64, 128), (256, 512), (1024, 2048)), (128, 256), (30_000, 100_000), queries=1_000)
+        return cls(
+            seed,
+            2,
+            20_000,
+            ((64, 128), (256, 512), (1024, 2048)),
+            (128, 256),
+            (30_000, 100_000),
+            queries=1_000,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +115,12 @@ def draw(task: Task, settings: FidelitySettings, repetition: int) -> Draw:
     )
 
 
-def evaluate(data: Draw, settings: FidelitySettings, n_tokens: int, repetition: int) -> dict[str, list[Row]]:
-    """Return one repetition: a row for each memory at one number of examples, and rows of three as examples grow."""
+def evaluate(
+    data: Draw, settings: FidelitySettings, n_tokens: int, repetition: int
+) -> dict[str, list[Row]]:
+    """Return one repetition: a row for each memory at one number of examples, and rows of three as
+    examples grow.
+    """
     every = [*map(_hashed, settings.tables), *map(_gaussian, settings.dimensions)]
     fixed = [_hashed(settings.fixed_table), _gaussian(settings.fixed_dimension)]
     total = len(data.y)
@@ -117,15 +140,30 @@ def _gaussian(d: int) -> tuple[str, str, Memory]:
     return "Gaussian", f"Gaussian, d = {d}", Gaussian(d)
 
 
-def _compared(data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tokens: int, seed: int) -> list[Row]:
-    """Store the first n examples in the exact table and in each memory, and hold all answers against the exact ones."""
-    X, y = data.X[:n], data.y[:n]
+def _compared(
+    data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tokens: int, seed: int
+) -> list[Row]:
+    """Store the first n examples in the exact table and in each memory, and hold all answers
+    against the exact ones.
+    """
+    X = data.X[:n]
+    y = data.y[:n]
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
     judge = Judge.from_exact(exact, data.queries, data.observed)
-    rows = [{"kind": "exact", "memory": "exact, sparse", **_measured(exact, judge, data.queries, n_tokens)}]
+    rows = [
+        {
+            "kind": "exact",
+            "memory": "exact, sparse",
+            **_measured(exact, judge, data.queries, n_tokens),
+        }
+    ]
     for kind, name, memory in memories:
-        model = MemoryClassifier("positional", memory=memory, random_state=seed, vote="sum").fit(X, y)
-        rows.append({"kind": kind, "memory": name, **_measured(model, judge, data.queries, n_tokens)})
+        model = MemoryClassifier("positional", memory=memory, random_state=seed, vote="sum").fit(
+            X, y
+        )
+        rows.append(
+            {"kind": kind, "memory": name, **_measured(model, judge, data.queries, n_tokens)}
+        )
     return [{"examples": len(y), **row} for row in rows]
 
 
@@ -146,26 +184,42 @@ def _measured(model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_to
 
 
 def run(
-    task: Task, settings: FidelitySettings, jobs: int = 1, on_progress: Callable[[int, int], None] = ignore_progress
+    task: Task,
+    settings: FidelitySettings,
+    jobs: int = 1,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> list[dict[str, list[Row]]]:
     """Return `evaluate` of every repetition, computed in `jobs` processes."""
     n_tokens = len(task.vocabulary)
     numbers = range(settings.repetitions)
     return list(
-        in_parallel(evaluate, [(draw(task, settings, i), settings, n_tokens, i) for i in numbers], jobs, on_progress)
+        in_parallel(
+            evaluate,
+            [(draw(task, settings, i), settings, n_tokens, i) for i in numbers],
+            jobs,
+            on_progress,
+        )
     )
 
 
 def summary(settings: FidelitySettings, outcomes: list[dict[str, list[Row]]]) -> dict[str, Any]:
-    """Return all figures as plain numbers: over repetitions, where the sizes cross, and each repetition."""
+    """Return all figures as plain numbers: over repetitions, where the sizes cross, and each
+    repetition.
+    """
     tables = {
         name: [
-            {key: entries[0][key] for key in ("examples", "kind", "memory")} | averages(entries, MEASURES)
+            {key: entries[0][key] for key in ("examples", "kind", "memory")}
+            | averages(entries, MEASURES)
             for entries in zip(*(outcome[name] for outcome in outcomes), strict=True)
         ]
         for name in ("size", "growth")
     }
-    rows = [(i, row) for i, outcome in enumerate(outcomes) for table in outcome.values() for row in table]
+    rows = [
+        (i, row)
+        for i, outcome in enumerate(outcomes)
+        for table in outcome.values()
+        for row in table
+    ]
     hashed_rows = {  # a memory that is in both tables counts once
         (i, row["examples"], row["memory"]): row for i, row in rows if row["kind"] == "hashed"
     }
@@ -182,9 +236,11 @@ def summary(settings: FidelitySettings, outcomes: list[dict[str, list[Row]]]) ->
 
 
 def crossing(growing: dict[int, float], steady: dict[int, float]) -> int | None:
-    """Return the number of examples, to three digits, at which one size passes another; None where it does not.
+    """Return the number of examples, to three digits, at which one size passes another; None where
+    it does not.
 
-    Between two numbers of examples both sizes are taken as powers of the number: lines in a log-log plot.
+    Between two numbers of examples both sizes are taken as powers of the number: lines in a log-log
+    plot.
 
     Examples
     --------
@@ -202,7 +258,8 @@ def crossing(growing: dict[int, float], steady: dict[int, float]) -> int | None:
 
 def markdown(results: dict[str, Any]) -> str:
     """Return the two tables, and what follows from them, as text."""
-    settings, first = results["settings"], results["size"][0]
+    settings = results["settings"]
+    first = results["size"][0]
     hashed = [row for row in results["growth"] if row["kind"] == "hashed"]
     low, high = (f(row["state_mebibytes"] for row in hashed) for f in (min, max))
     crossed = results["crossing"]

@@ -1,10 +1,19 @@
-"""The two figures of ``fidelity``: fidelity against the size of the state, and both as the stored examples grow."""
+"""The two figures of ``fidelity``: fidelity against the size of the state, and both as the stored
+examples grow.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hammemo.paper.experiments.figures import BLUE, GREEN, ORANGE, curve_style, new_panels, save_figure
+from hammemo.paper.experiments.figures import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    curve_style,
+    new_panels,
+    save_figure,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +26,14 @@ _MEMORY_STYLES = {  # by kind, and whether proofs are counted
     ("Gaussian", False): (ORANGE, "s", "-."),
     ("exact", False): ("#000000", "*", "-"),
 }
-_NEARLY_ALL, _GROWTH_TOP = 90, 96
+_NEARLY_ALL = 90
+_GROWTH_TOP = 96
 
 
 def fidelity_figures(results: dict[str, Any], folder: Path) -> None:
-    """Draw fidelity against the size of the state, and sizes and fidelity as the stored examples grow."""
+    """Draw fidelity against the size of the state, and sizes and fidelity as the stored examples
+    grow.
+    """
     _size_figure(results, folder)
     _growth_figure(results, folder)
 
@@ -37,7 +49,9 @@ def _size_figure(results: dict[str, Any], folder: Path) -> None:
             ("Gaussian", "agreement", "Gaussian: agreement"),
         ):
             _curve(axes, rows[kind], "state_mebibytes", measure, text)
-        axes.set(xscale="log", xlabel="state (MiB)", ylabel="percent of test queries", xlim=(0.04, 70))
+        axes.set(
+            xscale="log", xlabel="state (MiB)", ylabel="percent of test queries", xlim=(0.04, 70)
+        )
         axes.xaxis.set_major_formatter("{x:g}")
         axes.grid(visible=True, which="major", alpha=0.3)
     whole, top = panels
@@ -52,7 +66,9 @@ def _size_figure(results: dict[str, Any], folder: Path) -> None:
     whole.set(title=f"{rows['exact'][0]['examples']:,} stored examples", ylim=(0, 104))
     top.set(title=f"The same, above {_NEARLY_ALL} %", ylim=(_NEARLY_ALL, 100.4))
     whole.legend(frameon=False, fontsize=8, loc="lower right")
-    figure.supxlabel(f"{_note(results)}; at the points of the hashed memory: reserved rows + buckets", fontsize=8)
+    figure.supxlabel(
+        f"{_note(results)}; at the points of the hashed memory: reserved rows + buckets", fontsize=8
+    )
     save_figure(figure, folder / "hashed-size")
 
 
@@ -62,12 +78,17 @@ def _growth_figure(results: dict[str, Any], folder: Path) -> None:
     rows = _by_kind(results["growth"])
     names = {kind: entries[0]["memory"] for kind, entries in rows.items()}
     numbers = [row["examples"] for row in rows["exact"]]
-    left.set(title="State", ylabel="MiB", yscale="log")  # sizes are lines here, so they cross where the record says
+    # sizes are lines here, so they cross where the record says
+    left.set(title="State", ylabel="MiB", yscale="log")
     left.set_yticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
     for kind in rows:
         _curve(left, rows[kind], "examples", "state_mebibytes", names[kind])
     for axes in (centre, right):
-        for kind, measure in (("hashed", "agreement"), ("hashed", "certified"), ("Gaussian", "agreement")):
+        for kind, measure in (
+            ("hashed", "agreement"),
+            ("hashed", "certified"),
+            ("Gaussian", "agreement"),
+        ):
             _curve(axes, rows[kind], "examples", measure, f"{names[kind]}: {measure}")
         axes.set(ylabel="percent of test queries")
     for axes in panels:
@@ -85,7 +106,10 @@ def _growth_figure(results: dict[str, Any], folder: Path) -> None:
 
 
 def _by_kind(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    return {kind: [row for row in table if row["kind"] == kind] for kind in ("exact", "hashed", "Gaussian")}
+    return {
+        kind: [row for row in table if row["kind"] == kind]
+        for kind in ("exact", "hashed", "Gaussian")
+    }
 
 
 def _note(results: dict[str, Any]) -> str:
@@ -96,7 +120,13 @@ def _note(results: dict[str, Any]) -> str:
 def _curve(axes: Axes, rows: list[dict[str, Any]], place: str, measure: str, text: str) -> None:
     style = _MEMORY_STYLES[rows[0]["kind"], measure == "certified"]
     x, y = ([row[name] for row in rows] for name in (place, measure))
-    axes.errorbar(x, y, yerr=[row[f"{measure}_sd"] or 0.0 for row in rows], capsize=2, **curve_style(style, text))
+    axes.errorbar(
+        x,
+        y,
+        yerr=[row[f"{measure}_sd"] or 0.0 for row in rows],
+        capsize=2,
+        **curve_style(style, text),
+    )
 
 
 def _name_point(axes: Axes, row: dict[str, Any], measure: str) -> None:

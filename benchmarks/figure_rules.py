@@ -1,4 +1,6 @@
-"""The rules that make figures of what benchmarks wrote, by the run of ``docs/figures/measured.json``."""
+"""The rules that make figures of what benchmarks wrote, by the run of
+``docs/figures/measured.json``.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,28 @@ def lines(found: Iterable[str]) -> list[str]:
 
 
 def of_learners(sets: Sets) -> dict[str, Any]:
-    """Return the mean accuracy and log-loss of each learner that was run on all sets, and the lead of ours."""
+    """Return the mean accuracy and log-loss of each learner that was run on all sets, and the lead
+    of ours.
+    """
     found: dict[str, Any] = {"sets": len(sets)}
     for learner in dict.fromkeys(learner for row in sets.values() for learner in row):
         rows = [row[learner] for row in sets.values() if learner in row]
         if len(rows) == len(sets) and all(row["log_loss"] is not None for row in rows):
-            found[learner] = np.mean([[row[name] for name in PAIR] for row in rows], axis=0).round(6).tolist()
+            found[learner] = (
+                np.mean([[row[name] for name in PAIR] for row in rows], axis=0).round(6).tolist()
+            )
     for learner in [name for name in found if name not in ("sets", "ours")]:
-        (more, loss), (accuracy, most) = found["ours"], found[learner]
+        (more, loss) = found["ours"]
+        (accuracy, most) = found[learner]
         found[f"lead over {learner}"] = [round(more - accuracy, 6), round(most - loss, 6)]
     return found
 
 
 def prices(sets: Sets, learner: str = "LightGBM") -> Any:
     """Return the time of each fit of ours, as a multiple of that of another learner."""
-    return np.array([row["ours"]["fit_seconds"] / row[learner]["fit_seconds"] for row in sets.values()])
+    return np.array(
+        [row["ours"]["fit_seconds"] / row[learner]["fit_seconds"] for row in sets.values()]
+    )
 
 
 def spent(sets: Sets, learner: str) -> float:
@@ -55,7 +64,9 @@ def names(rows: list[Row], seed: int = 0) -> dict[str, Any]:
     """Return the figures of tables of names."""
     sets = tables.by_set([row for row in rows if row["seed"] == seed])
     told = [line for line in tables.comparisons(sets) if "in 10 pieces, beside" not in line]
-    shown = {name: {one: row[one] for one in row if one not in VARIANTS} for name, row in sets.items()}
+    shown = {
+        name: {one: row[one] for one in row if one not in VARIANTS} for name, row in sets.items()
+    }
     price = prices(sets)
     times = [
         {**row["ours"], "theirs": row["LightGBM"]["fit_seconds"], "price": ratio}
@@ -64,7 +75,9 @@ def names(rows: list[Row], seed: int = 0) -> dict[str, Any]:
     return {
         **of_learners(sets),
         "table": lines(tables.summary(shown)),
-        "comparisons": [f"- {line}" for line in told if line.startswith(("ours beside", "a tenth", "in 10"))],
+        "comparisons": [
+            f"- {line}" for line in told if line.startswith(("ours beside", "a tenth", "in 10"))
+        ],
         "price": round(float(np.median(price)), 3),
         "highest price": round(float(price.max()), 3),
         "times": lines(
@@ -99,17 +112,26 @@ def targets(rows: list[Row]) -> dict[str, Any]:
     """Return the figures of predicted numbers."""
     from regression import ONE_SPLIT_ROWS  # needs a module that Windows lacks
 
-    sets, found = tables.by_set(rows), dict[str, Any]()
+    sets = tables.by_set(rows)
+    found = dict[str, Any]()
     for learner in ("LightGBM", "LightGBM, early stopping"):
         ratio = np.array([row["ours"]["rmse"] / row[learner]["rmse"] for row in sets.values()])
         found[f"RMSE, {learner}"] = round(float(np.exp(np.log(ratio).mean())), 4)
         found[f"lower than {learner}"] = [int((ratio < 1).sum()), len(ratio)]
-    price, covered = prices(sets), [row["ours"]["coverage"] for row in sets.values()]
+    price = prices(sets)
+    covered = [row["ours"]["coverage"] for row in sets.values()]
     large = [row["ours"]["rows"] >= ONE_SPLIT_ROWS for row in sets.values()]
     found["coverage"] = round(float(np.mean(covered)), 4)
     found["least and most coverage"] = [round(min(covered), 4), round(max(covered), 4)]
-    found["price"], found["price, large"] = (round(float(np.median(of)), 3) for of in (price, price[large]))
-    columns = {"ours": "ours", "theirs": "LightGBM", "early": "LightGBM, early stopping", "ridge": "ridge"}
+    found["price"], found["price, large"] = (
+        round(float(np.median(of)), 3) for of in (price, price[large])
+    )
+    columns = {
+        "ours": "ours",
+        "theirs": "LightGBM",
+        "early": "LightGBM, early stopping",
+        "ridge": "ridge",
+    }
     shown = [
         {
             **row["ours"],
@@ -144,10 +166,17 @@ def deletion(rows: list[Row]) -> dict[str, Any]:
 
 def calm(documents: list[Row]) -> dict[str, Any]:
     """Return the share of labels that a refit changes after one row was deleted."""
-    rows = [row for one in documents for row in one["calm"] if row["learner"] == "ours" and row["edit"] == -1]
+    rows = [
+        row
+        for one in documents
+        for row in one["calm"]
+        if row["learner"] == "ours" and row["edit"] == -1
+    ]
     text = "{table} | {rows:,} | {labels:.2f} % | {kept:.1f|} %"
     return {
-        "labels": round(next(row["labels"] for row in rows if row["table"] == "made up, 20,000"), 3),
+        "labels": round(
+            next(row["labels"] for row in rows if row["table"] == "made up, 20,000"), 3
+        ),
         "table": lines(table(rows, "table | rows learnt | labels changed | nodes kept", text)),
     }
 

@@ -5,18 +5,20 @@
     python -m benchmarks.figures --take RUN               take the values of a run as they were edited by hand
     python -m benchmarks.figures --write                  write all figures into the pages and draw the first picture
 
-``docs/figures/measured.json`` holds runs. A run has a command, the paths of the code that it measures, the commit, the
-date and the machine of its measurement, and figures: a value (a number, numbers, or the lines of a table) and its unit.
-``tree`` is a hash of the code at that commit, so that a clone without history, or with another one, can be checked.
+``docs/figures/measured.json`` holds runs. A run has a command, the paths of the code that it
+measures, the commit, the date and the machine of its measurement, and figures: a value (a number,
+numbers, or the lines of a table) and its unit. ``tree`` is a hash of the code at that commit, so
+that a clone without history, or with another one, can be checked.
 
-A page shows a figure between two comments, which readers do not see. What follows the second colon says how numbers
-are written, as in `format`:
+A page shows a figure between two comments, which readers do not see. What follows the second colon
+says how numbers are written, as in `format`:
 
     <!--figure:names.ours:.3f-->0.878 / 0.312<!--/figure-->
 
-``--take`` reads files of JSON lines, of which the last row of a learner counts, or one JSON document. Rows say on what
-commit they were measured; ``--commit`` says it for rows that do not. All rows of ours must be of one commit, without
-changes that are not committed. The rules that make figures of rows are in ``figure_rules.py``.
+``--take`` reads files of JSON lines, of which the last row of a learner counts, or one JSON
+document. Rows say on what commit they were measured; ``--commit`` says it for rows that do not. All
+rows of ours must be of one commit, without changes that are not committed. The rules that make
+figures of rows are in ``figure_rules.py``.
 """
 
 from __future__ import annotations
@@ -49,11 +51,18 @@ def read_runs(path: Path = MEASURED) -> dict[str, Run]:
 def pages(root: Path = ROOT) -> list[Path]:
     """Return the pages that may show figures."""
     docs = root / "docs"
-    return [root / "README.md", root / "CHANGELOG.md", *sorted(docs.glob("*.md")), *sorted(docs.glob("howto/*.md"))]
+    return [
+        root / "README.md",
+        root / "CHANGELOG.md",
+        *sorted(docs.glob("*.md")),
+        *sorted(docs.glob("howto/*.md")),
+    ]
 
 
 def as_text(value: Any, how: str) -> str:
-    """Return a value as a page shows it: numbers by their format, a table with blank lines around it."""
+    """Return a value as a page shows it: numbers by their format, a table with blank lines around
+    it.
+    """
     if isinstance(value, list) and isinstance(value[0], str):
         return "\n\n" + "\n".join(value) + "\n\n"
     return " / ".join(format(one, how) for one in (value if isinstance(value, list) else [value]))
@@ -83,7 +92,9 @@ def git(*arguments: str, root: Path = ROOT) -> str:
 
 def tree(paths: Sequence[str], commit: str = "HEAD", root: Path = ROOT) -> str:
     """Return a hash of the files under some paths at a commit."""
-    return hashlib.sha256(git("ls-tree", "-r", commit, "--", *paths, root=root).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        git("ls-tree", "-r", commit, "--", *paths, root=root).encode()
+    ).hexdigest()[:16]
 
 
 def outdated(runs: dict[str, Run], root: Path = ROOT) -> list[str]:
@@ -94,7 +105,9 @@ def outdated(runs: dict[str, Run], root: Path = ROOT) -> list[str]:
             continue
         try:
             since = f"{run['commit']}..HEAD"
-            commits = git("log", "--abbrev=8", "--format=%h", since, "--", *run["code"], root=root).split()
+            commits = git(
+                "log", "--abbrev=8", "--format=%h", since, "--", *run["code"], root=root
+            ).split()
         except subprocess.CalledProcessError:  # a clone without this commit
             commits = []
         several = "s" if len(commits) > 1 else ""
@@ -123,7 +136,9 @@ def read_rows(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def provenance(rows: list[dict[str, Any]], commit: str | None) -> dict[str, str]:
-    """Return commit, date and machine of a measurement: what its rows say, or this machine and a given commit."""
+    """Return commit, date and machine of a measurement: what its rows say, or this machine and a
+    given commit.
+    """
     from measures import measured_on
 
     if commit is not None:
@@ -131,7 +146,9 @@ def provenance(rows: list[dict[str, Any]], commit: str | None) -> dict[str, str]
     ours = [row.get("measured") for row in rows if row.get("learner", "ours").startswith("ours")]
     found = {str(one and one["commit"]): one for one in ours}
     if len(found) != 1 or None in found.values() or "-dirty" in next(iter(found)):
-        raise SystemExit(f"Rows of ours must be of one commit, not of {sorted(found)}: measure again, or say --commit")
+        raise SystemExit(
+            f"Rows of ours must be of one commit, not of {sorted(found)}: measure again, or say --commit"
+        )
     return max((one for one in ours if one), key=lambda one: str(one["date"]))
 
 
@@ -147,9 +164,12 @@ def taken(name: str, run: Run, paths: Sequence[Path], commit: str | None) -> Run
             values = RULES[name](rows)
             missing = sorted(set(figures) - set(values))
         except KeyError as error:
-            values, missing = {}, list(error.args)
+            values = {}
+            missing = list(error.args)
         if missing:
-            raise SystemExit(f"{name}: the files have no rows for {missing}; measure them, or give an older file first")
+            raise SystemExit(
+                f"{name}: the files have no rows for {missing}; measure them, or give an older file first"
+            )
         figures = {title: {**figure, "value": values[title]} for title, figure in figures.items()}
     return {**run, **stamp, "tree": tree(run["code"], stamp["commit"]), "figures": figures}
 
@@ -158,10 +178,16 @@ def main() -> None:
     from measures import options
 
     parser = options(__doc__)
-    parser.add_argument("--check", action="store_true", help="say which figures are old, and which pages differ")
-    parser.add_argument("--take", nargs="+", metavar=("RUN", "FILE"), help="a run, and files that its command wrote")
+    parser.add_argument(
+        "--check", action="store_true", help="say which figures are old, and which pages differ"
+    )
+    parser.add_argument(
+        "--take", nargs="+", metavar=("RUN", "FILE"), help="a run, and files that its command wrote"
+    )
     parser.add_argument("--commit", help="the commit that rows without one were measured at")
-    parser.add_argument("--write", action="store_true", help="write the figures into the pages and the picture")
+    parser.add_argument(
+        "--write", action="store_true", help="write the figures into the pages and the picture"
+    )
     given = parser.parse_args()
     runs = read_runs()
     if given.take:
@@ -176,8 +202,15 @@ def main() -> None:
 
         first_picture.draw(runs, first_picture.PICTURE)
     if given.check:
-        differ = [page.name for page in pages() if (text := page.read_text(encoding="utf-8")) != filled(text, runs)]
-        said = [*outdated(runs), *(f"{name} differs from docs/figures/measured.json: --write" for name in differ)]
+        differ = [
+            page.name
+            for page in pages()
+            if (text := page.read_text(encoding="utf-8")) != filled(text, runs)
+        ]
+        said = [
+            *outdated(runs),
+            *(f"{name} differs from docs/figures/measured.json: --write" for name in differ),
+        ]
         print("\n".join(said or ["Every figure is of the code as it is."]))
         raise SystemExit(bool(said))
 

@@ -1,9 +1,11 @@
-"""The first picture of the README: how accurate ours is beside other learners, and what deleting rows costs.
+"""The first picture of the README: how accurate ours is beside other learners, and what deleting
+rows costs.
 
     python benchmarks/first_picture.py [--figure docs/figures/first-picture.png]
 
-It draws figures of ``docs/figures/measured.json``, as ``python -m benchmarks.figures --write`` does: means over all
-tables, for learners that were run on all of them, and the times of ``benchmarks/deletion_curve.py``.
+It draws figures of ``docs/figures/measured.json``, as ``python -m benchmarks.figures --write``
+does: means over all tables, for learners that were run on all of them, and the times of
+``benchmarks/deletion_curve.py``.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
 PICTURE = MEASURED.parent / "first-picture.png"
 MEANS = "mean accuracy / log-loss"
 """The unit of what is drawn of each learner."""
-OURS, THEIRS = "#1f77b4", "#b0b7bf"
+OURS = "#1f77b4"
+THEIRS = "#b0b7bf"
 
 
 def draw_learners(axes: Axes, title: str, run: Run) -> None:
     """Draw mean log-losses as bars, the best on top, with mean accuracies beside them."""
-    found = {name: figure["value"] for name, figure in run["figures"].items() if figure["unit"] == MEANS}
+    found = {
+        name: figure["value"] for name, figure in run["figures"].items() if figure["unit"] == MEANS
+    }
     pairs = sorted(found.items(), key=lambda item: -item[1][1])
     names = ["hammemo" if name == "ours" else name.replace(", ", ",\n") for name, _ in pairs]
     losses = [loss for _, (_, loss) in pairs]
@@ -45,7 +50,9 @@ def draw_learners(axes: Axes, title: str, run: Run) -> None:
 
 
 def draw_deletion(axes: Axes, rows: list[Row]) -> None:
-    """Draw what deleting 100 rows costs by the size of the table; where rows are not kept, a refit reads them."""
+    """Draw what deleting 100 rows costs by the size of the table; where rows are not kept, a refit
+    reads them.
+    """
     rows = [{**row, "forget_refit": row["forget_pass"] or row["forget_refit"]} for row in rows]
     titles = {
         "lightgbm": ("LightGBM, learnt again", THEIRS, "d--"),

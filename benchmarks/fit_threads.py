@@ -2,10 +2,10 @@
 
     python benchmarks/fit_threads.py TABLE.csv [TABLE.csv …] [--jobs 1 2] [--repeats 5]
 
-The last column of a table is the label. Numbers of threads take turns; of all repeats the best wall time and its
-processor seconds are printed, and how many of these the thread that called `fit` used itself: that part no further
-thread shortens. Files must be equal to the byte for all numbers. Where other programs run, wall times say little: see
-the load.
+The last column of a table is the label. Numbers of threads take turns; of all repeats the best wall
+time and its processor seconds are printed, and how many of these the thread that called `fit` used
+itself: that part no further thread shortens. Files must be equal to the byte for all numbers. Where
+other programs run, wall times say little: see the load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 def compare(path: Path, numbers: list[int], repeats: int) -> Iterator[Row]:
     """Yield the rows of one table."""
     frame = pd.read_csv(path)
-    X, y = frame.iloc[:, :-1], frame.iloc[:, -1]
+    X = frame.iloc[:, :-1]
+    y = frame.iloc[:, -1]
     clocks = (time.perf_counter, time.process_time, time.thread_time)
     best: dict[int, list[float]] = {}
     files: dict[int, bytes] = {}

@@ -1,10 +1,11 @@
-"""What it costs to follow a table: a change beside PostgreSQL's own apply worker, and the lag at 100 changes a second.
+"""What it costs to follow a table: a change beside PostgreSQL's own apply worker, and the lag at
+100 changes a second.
 
     python benchmarks/follow.py [CHANGES] [SECONDS]
 
-The same changes (half inserts, a third updates, the rest deletes, in transactions of 10) are applied by a subscription
-to a second table of another database of the same server, and by `hammemo follow --once`. Both start with the changes
-in the log.
+The same changes (half inserts, a third updates, the rest deletes, in transactions of 10) are
+applied by a subscription to a second table of another database of the same server, and by `hammemo
+follow --once`. Both start with the changes in the log.
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ from postgres_server import server  # noqa: E402
 
 def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
     """Change rows: half inserts, a third updates, the rest deletes; each statement changes one row."""
-    rng, made = random.Random(0), first
+    rng = random.Random(0)
+    made = first
     live = [number for (number,) in db.execute("select id from costs")]
     for _ in range(changes // 10):
         with db.transaction():
             for _ in range(10):
-                what, at = rng.random(), rng.randrange(len(live))
+                what = rng.random()
+                at = rng.randrange(len(live))
                 if what < 0.5:
                     made += 1
                     live.append(made)
                     row = (made, rng.choice("abc"), rng.randint(0, 30), rng.random())
                     db.execute("insert into costs values (%s, %s, %s, %s, 'yes')", row)
                 elif what < 0.83:
-                    db.execute("update costs set spend = %s where id = %s", (rng.random(), live[at]))
+                    db.execute(
+                        "update costs set spend = %s where id = %s", (rng.random(), live[at])
+                    )
                 else:
                     live[at], live[-1] = live[-1], live[at]
                     db.execute("delete from costs where id = %s", (live.pop(),))
@@ -52,7 +57,9 @@ def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
     table.db.execute("create database copied")
     there = address.replace("/postgres?", "/copied?")
     with psycopg.connect(there, autocommit=True) as copied:
-        copied.execute("create table costs (id int primary key, plan text, calls int, spend float8, churned text)")
+        copied.execute(
+            "create table costs (id int primary key, plan text, calls int, spend float8, churned text)"
+        )
         table.sql(
             "create publication copied for table costs",
             "select pg_create_logical_replication_slot('copied', 'pgoutput')",
@@ -70,7 +77,8 @@ def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
         began = time.perf_counter()
         copied.execute("alter subscription copied enable")
         while not table.db.execute(
-            "select 1 from pg_replication_slots where slot_name = 'copied' and confirmed_flush_lsn >= %s", end
+            "select 1 from pg_replication_slots where slot_name = 'copied' and confirmed_flush_lsn >= %s",
+            end,
         ).fetchone():
             time.sleep(0.01)
         took = time.perf_counter() - began
@@ -89,25 +97,30 @@ def main(changes: int = 20_000, seconds: float = 20.0) -> None:
         table.sql("update {} set spend = random()")  # rows differ, so that few changes cancel out
         table.once()
         theirs = apply_worker(made.address, table, changes)
-        began, cpu = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
+        cpu = time.process_time()
         with following(table.follower()) as follower:
             follower.start()
             end = follower.source.flush()
             while follower._seen < end:
                 follower._read(end)
-        took, cpu = time.perf_counter() - began, time.process_time() - cpu
+        took = time.perf_counter() - began
+        cpu = time.process_time() - cpu
         print(
             f"{changes:,} changes: PostgreSQL's apply worker {1e6 * theirs / changes:.0f} µs a change, hammemo follow "
             f"{1e6 * took / changes:.0f} µs ({1e6 * cpu / changes:.0f} µs of this process)"
         )
-        lags, stop = [], threading.Event()
+        lags = []
+        stop = threading.Event()
 
         def writing() -> None:
             with psycopg.connect(made.address, autocommit=True) as db:
-                number, due = 5 * 10**6, time.perf_counter()
+                number = 5 * 10**6
+                due = time.perf_counter()
                 while not stop.is_set():
                     db.execute("insert into costs values (%s, 'a', 1, 1, 'no')", (number,))
-                    number, due = number + 1, due + 0.01
+                    number = number + 1
+                    due = due + 0.01
                     time.sleep(max(0.0, due - time.perf_counter()))
 
         writer = threading.Thread(target=writing)

@@ -2,8 +2,8 @@
 
     python benchmarks/foundations.py --data ../shared/wikitext-2
 
-These are the State column of the paper's inference table, from the objects' own accounting, and the sizes of the sparse
-count table.
+These are the State column of the paper's inference table, from the objects' own accounting, and the
+sizes of the sparse count table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from measures import options, show
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-H, N_EXAMPLES = 8, 100_000
+H = 8
+N_EXAMPLES = 100_000
 
 
 def state_sizes(X: NDArray[Any], y: NDArray[Any], n_tokens: int) -> dict[str, float]:
@@ -34,7 +35,9 @@ def state_sizes(X: NDArray[Any], y: NDArray[Any], n_tokens: int) -> dict[str, fl
     sizes["dense counts"] = exact.compile("dense", range(n_tokens)).nbytes
     state = exact.memory_.state()
     sizes["sparse counts, canonical, with vocabulary and labels"] = exact.memory_.nbytes
-    sizes["sparse counts, canonical, without vocabulary"] = exact.memory_.nbytes - state["vocabulary.ints"].nbytes
+    sizes["sparse counts, canonical, without vocabulary"] = (
+        exact.memory_.nbytes - state["vocabulary.ints"].nbytes
+    )
     sizes["sparse counts, as compiled for SciPy"] = exact.compile("sparse").nbytes
     return {name: size / 2**20 for name, size in sizes.items()} | {
         "entries of the sparse table": float(len(state["entry_counts"]))
@@ -44,7 +47,9 @@ def state_sizes(X: NDArray[Any], y: NDArray[Any], n_tokens: int) -> dict[str, fl
 def main() -> None:
     given = options(__doc__, data="WikiText-2", as_json="one object").parse_args()
     task = build_task(read_folder(given.data))
-    chosen = np.random.default_rng(0).choice(task.candidate_positions("train"), N_EXAMPLES, replace=False)
+    chosen = np.random.default_rng(0).choice(
+        task.candidate_positions("train"), N_EXAMPLES, replace=False
+    )
     labels = np.array(task.vocabulary)[task.tokens["train"][chosen]]  # as strings
     X = task.contexts["train"][chosen, -H:].astype(np.int64)
     show({"State (MiB)": state_sizes(X, labels, len(task.vocabulary))}, as_json=given.json)

@@ -3,16 +3,19 @@
     python benchmarks/hashed.py predict [--data FOLDER] [--rounds 15] [--json]
     python benchmarks/hashed.py fit [--tokens 20000000] [--rounds 15] [--json]
 
-Machines are noisy, so nothing is timed alone: every round runs each contender once, and what is reported is the median
-over the rounds of the ratio within a round, beside each contender's best. One thread everywhere.
+Machines are noisy, so nothing is timed alone: every round runs each contender once, and what is
+reported is the median over the rounds of the ratio within a round, beside each contender's best.
+One thread everywhere.
 
-Contenders on the paper's shape (eight positions, 64 labels, `Hashed(2048, 1024)`), queries as token ids:
+Contenders on the paper's shape (eight positions, 64 labels, `Hashed(2048, 1024)`), queries as token
+ids:
 
-- the paper's model, codes looked up and multiplied by CZ at d = 1024, in batches of 1,024, by NumPy's BLAS;
+- the paper's model, codes looked up and multiplied by CZ at d = 1024, in batches of 1,024, by
+NumPy's BLAS;
 - torch's `embedding_bag` and `argmax` on a table of the same shape, its row numbers given.
 
-Learning is held against a bare loop (``bare_scatter.cpp``, compiled here) that is given the rows and only adds one to
-eight cells an example.
+Learning is held against a bare loop (``bare_scatter.cpp``, compiled here) that is given the rows
+and only adds one to eight cells an example.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-N_TOKENS, BATCH, SLOW_QUERIES = 33_278, 1024, 20_480
+N_TOKENS = 33_278
+BATCH = 1024
+SLOW_QUERIES = 20_480
 PAPER_HEADLINE = (
     f"{PAPER['sum prototype, dense'][3]:.0f} to {PAPER['MeMo fused, d = 128'][3]:.0f} million a second on a laptop "
     "GPU, batches of 1,024"
@@ -52,9 +57,13 @@ Contender = tuple[int, "Callable[[], Any]"]
 
 
 def race(
-    contenders: dict[str, Contender], rounds: int, on_progress: Callable[[int, int], None] = ignore_progress
+    contenders: dict[str, Contender],
+    rounds: int,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> list[Row]:
-    """Return for each contender its rates, and the median over rounds of the first one's rate over its own."""
+    """Return for each contender its rates, and the median over rounds of the first one's rate over
+    its own.
+    """
     for _, run in contenders.values():
         run()  # warm up: caches filled, pages touched
     runs = {name: run for name, (_, run) in contenders.items()}
@@ -136,20 +145,31 @@ def _embedding_bag(model: MemoryClassifier, ids: NDArray[np.int64]) -> dict[str,
 
 
 def _one_query(predictor: Any, queries: NDArray[Any], rounds: int) -> dict[str, float]:
-    """Return microseconds for one context asked from Python, the best over the rounds of the mean of many calls."""
-    lists, arrays = [row.tolist() for row in queries[:1000]], [row[None] for row in queries[:50]]
+    """Return microseconds for one context asked from Python, the best over the rounds of the mean
+    of many calls.
+    """
+    lists = [row.tolist() for row in queries[:1000]]
+    arrays = [row[None] for row in queries[:50]]
     runs = {
         "predictor(tokens)": lambda: [predictor(tokens) for tokens in lists],
         "predictor.predict([tokens])": lambda: [predictor.predict(array) for array in arrays],
     }
     took = in_turns(runs, rounds, time.perf_counter)
-    return {name: 1e6 * min(took[name]) / n for name, n in zip(runs, map(len, (lists, arrays)), strict=True)}
+    return {
+        name: 1e6 * min(took[name]) / n
+        for name, n in zip(runs, map(len, (lists, arrays)), strict=True)
+    }
 
 
 def fit(
-    rounds: int, stream_tokens: int, on_progress: Callable[[int, int], None] = ignore_progress, seed: int = 0
+    rounds: int,
+    stream_tokens: int,
+    on_progress: Callable[[int, int], None] = ignore_progress,
+    seed: int = 0,
 ) -> dict[str, Any]:
-    """Race learning from a stream and from contexts against a bare scatter loop, then learn a long stream once."""
+    """Race learning from a stream and from contexts against a bare scatter loop, then learn a long
+    stream once.
+    """
     stream = zipf_stream(1_000_008, N_TOKENS, seed)
     windows = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(stream, 8)[:-1])
     labels = np.random.default_rng(seed).integers(0, 64, len(stream)).astype(np.int32)
@@ -157,16 +177,22 @@ def fit(
     layout: Any = model.memory_._rows
     rows = np.empty((len(windows), 8), np.uint32)
     layout.compiled.rows(windows, None, None, rows)
-    cells, targets = layout.cells(64), labels[8:].copy()
-    count, count_stream = layout.compiled.count, layout.compiled.count_stream
-    scatter, counted = bare_scatter(), layout.cells(64)
+    cells = layout.cells(64)
+    targets = labels[8:].copy()
+    count = layout.compiled.count
+    count_stream = layout.compiled.count_stream
+    scatter = bare_scatter()
+    counted = layout.cells(64)
     scatter(rows, targets, counted)
     count(windows, None, None, targets, None, cells)
     if (counted != cells).any():
         raise AssertionError("The bare loop and the compiled loop disagree.")
     contenders: dict[str, Contender] = {
         "hammemo: stream": (len(targets), lambda: count_stream(stream, None, None, labels, cells)),
-        "hammemo: contexts": (len(targets), lambda: count(windows, None, None, targets, None, cells)),
+        "hammemo: contexts": (
+            len(targets),
+            lambda: count(windows, None, None, targets, None, cells),
+        ),
         "bare scatter, rows given": (len(targets), lambda: scatter(rows, targets, cells)),
     }
     return {
@@ -180,13 +206,19 @@ def bare_scatter() -> Callable[[NDArray[np.uint32], NDArray[np.int32], NDArray[n
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "bare_scatter.so"
         source = Path(__file__).with_name("bare_scatter.cpp")
-        subprocess.run(["c++", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
+        subprocess.run(
+            ["c++", "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True
+        )
         loop = ctypes.CDLL(str(library)).bare_scatter
 
-    def scatter(rows: NDArray[np.uint32], columns: NDArray[np.int32], cells: NDArray[np.uint32]) -> None:
+    def scatter(
+        rows: NDArray[np.uint32], columns: NDArray[np.int32], cells: NDArray[np.uint32]
+    ) -> None:
         """Add one to the cells of each example's rows."""
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (rows, columns, cells)]
-        if not loop(*pointers[:2], ctypes.c_size_t(len(rows)), pointers[2], ctypes.c_size_t(len(cells))):
+        if not loop(
+            *pointers[:2], ctypes.c_size_t(len(rows)), pointers[2], ctypes.c_size_t(len(cells))
+        ):
             raise IndexError("A row or a column is outside the table.")
 
     return scatter
@@ -194,9 +226,13 @@ def bare_scatter() -> Callable[[NDArray[np.uint32], NDArray[np.int32], NDArray[n
 
 def _long_stream(length: int, seed: int) -> dict[str, float]:
     """Learn a stream of one document a thousand tokens, its 64 most frequent tokens as labels."""
-    stream, classes, model = zipf_stream(length, N_TOKENS, seed), list(range(64)), new_model()
+    stream = zipf_stream(length, N_TOKENS, seed)
+    classes = list(range(64))
+    model = new_model()
     starts = np.arange(0, length, 1000)
-    took = seconds(lambda: model.fit_stream(stream, 8, starts=starts, classes=classes), clock=time.perf_counter)
+    took = seconds(
+        lambda: model.fit_stream(stream, 8, starts=starts, classes=classes), clock=time.perf_counter
+    )
     tracemalloc.start()
     new_model().fit_stream(stream[:4_000_000], 8, classes=classes)
     extra = tracemalloc.get_traced_memory()[1]
@@ -211,7 +247,12 @@ def _long_stream(length: int, seed: int) -> dict[str, float]:
 def main() -> None:
     parser = options(__doc__, as_json="everything")
     parser.add_argument("what", choices=["predict", "fit"])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with WikiText-2; else tokens of a Zipf law")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with WikiText-2; else tokens of a Zipf law",
+    )
     parser.add_argument("--rounds", type=int, default=15, help="each runs every contender once")
     parser.add_argument("--tokens", type=int, default=20_000_000, help="length of the long stream")
     given = parser.parse_args()

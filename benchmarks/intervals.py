@@ -3,17 +3,19 @@
     python -m benchmarks.intervals [--rows 10 20 50 100] [--coverage 0.95] [--tables linear counts] [--rounds 40]
     python -m benchmarks.intervals --forgotten
 
-There are nine made-up tables: sums with and without noise, curves, steps, a product, noise that depends on a column,
-heavy tails, counts and names. A round draws the rows that are learned and 50 new ones. Printed is the share of new
-targets in intervals, once with the plain quantiles of errors (interpolated between the known ones) and once as the
-library gives them, and how wide the intervals are in the median, in standard deviations of the targets. Infinite
-intervals cover everything; the table says how many there are. `--forgotten` learns 1,000 rows and forgets some of them,
-without a refit: printed is what intervals of 80 % cover with the errors of the fit, as the library gives them, and
-after a refit.
+There are nine made-up tables: sums with and without noise, curves, steps, a product, noise that
+depends on a column, heavy tails, counts and names. A round draws the rows that are learned and 50
+new ones. Printed is the share of new targets in intervals, once with the plain quantiles of errors
+(interpolated between the known ones) and once as the library gives them, and how wide the intervals
+are in the median, in standard deviations of the targets. Infinite intervals cover everything; the
+table says how many there are. `--forgotten` learns 1,000 rows and forgets some of them, without a
+refit: printed is what intervals of 80 % cover with the errors of the fit, as the library gives
+them, and after a refit.
 
-A figure below what was asked is marked with * if a model that covers would give it with a probability of less than
-.001. Rounds are independent and rows of a round are not, so the test is one of the mean over rounds, with the standard
-deviation between them: a t-test. With 36 figures, one false mark comes in 28 runs.
+A figure below what was asked is marked with * if a model that covers would give it with a
+probability of less than .001. Rounds are independent and rows of a round are not, so the test is
+one of the mean over rounds, with the standard deviation between them: a t-test. With 36 figures,
+one false mark comes in 28 runs.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ def make_exact(rng: np.random.Generator, n: int) -> Table:
 def make_curves(rng: np.random.Generator, n: int) -> Table:
     """Return Friedman's first function."""
     X = pd.DataFrame(rng.random((n, 6)), columns=list("abcdef"))
-    curves = 10 * np.sin(np.pi * X["a"] * X["b"]) + 20 * (X["c"] - 0.5) ** 2 + 10 * X["d"] + 5 * X["e"]
+    curves = (
+        10 * np.sin(np.pi * X["a"] * X["b"]) + 20 * (X["c"] - 0.5) ** 2 + 10 * X["d"] + 5 * X["e"]
+    )
     return X, np.asarray(curves + rng.normal(size=n))
 
 
@@ -121,7 +125,9 @@ def make_names(rng: np.random.Generator, n: int) -> Table:
     first = rng.integers(0, 6, n)
     second = rng.integers(0, 4, n)
     number = rng.normal(size=n)
-    X = pd.DataFrame({"a": np.array(list("uvwxyz"))[first], "b": np.array(list("klmn"))[second], "c": number})
+    X = pd.DataFrame(
+        {"a": np.array(list("uvwxyz"))[first], "b": np.array(list("klmn"))[second], "c": number}
+    )
     return X, first + 2.0 * (second == 2) + number + 0.5 * rng.normal(size=n)
 
 
@@ -192,14 +198,18 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
     return PlainErrors(sizes.mean, sizes.ratios, sizes.forest, sizes.leaves)
 
 
-def predict_plainly(state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float) -> Floats:
+def predict_plainly(
+    state: NumberState, errors: ErrorSizes, X: pd.DataFrame, coverage: float
+) -> Floats:
     """Return the intervals of a state with the errors and the quantiles of before."""
     answers = replace(get_answers(state), errors=errors)
     predictor = NumberPredictor(answers, QuestionForm(state.columns, "token"), Vocabulary())
     return predictor.predict_interval(X, coverage)
 
 
-def measure_few_rows(table: str, n: int, coverage: float, rounds: int) -> tuple[list[Covered], list[Covered]]:
+def measure_few_rows(
+    table: str, n: int, coverage: float, rounds: int
+) -> tuple[list[Covered], list[Covered]]:
     """Return what intervals cover in each round: before, and now."""
     before = []
     now = []
@@ -213,7 +223,9 @@ def measure_few_rows(table: str, n: int, coverage: float, rounds: int) -> tuple[
 
 
 def measure_forgotten(table: str, left: float, rounds: int) -> list[list[Covered]]:
-    """Return what intervals of 80 % cover after rows were forgotten: before, now, and after a refit."""
+    """Return what intervals of 80 % cover after rows were forgotten: before, now, and after a
+    refit.
+    """
     found: list[list[Covered]] = [[], [], []]
     kept = round(LEARNED_ROWS * left)
     for number in range(rounds):
@@ -256,13 +268,18 @@ def main() -> None:
         print(heading("table | rows left | before | now | after a refit"))
         for table in given.tables:
             for left in LEFT_SHARES:
-                told = [describe(rounds, 0.8) for rounds in measure_forgotten(table, left, given.rounds)]
+                told = [
+                    describe(rounds, 0.8) for rounds in measure_forgotten(table, left, given.rounds)
+                ]
                 print(f"| {table} | {left:.0%} | {' | '.join(told)} |", flush=True)
         return
     print(heading("table | rows | before | now"))
     for table in given.tables:
         for n in given.rows:
-            told = [describe(one, given.coverage) for one in measure_few_rows(table, n, given.coverage, given.rounds)]
+            told = [
+                describe(one, given.coverage)
+                for one in measure_few_rows(table, n, given.coverage, given.rounds)
+            ]
             print(f"| {table} | {n} | {' | '.join(told)} |", flush=True)
 
 

@@ -1,4 +1,6 @@
-"""Data of the benchmarks of many labels: a text whose tokens are the labels, the two readers, and a plain rival."""
+"""Data of the benchmarks of many labels: a text whose tokens are the labels, the two readers, and a
+plain rival.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ VOTES: dict[str, Vote] = {
     "log-linear, shared weights": LogLinear(per_label=False, sample=200, steps=10),
     "log-linear, weights a label": LogLinear(sample=200, steps=10),
 }
-"""Fitted to few examples: how fast answers are found, and that they are equal, does not depend on good weights."""
+"""Fitted to few examples: how fast answers are found, and that they are equal, does not depend on
+good weights.
+"""
 RACED = ("sum", "log-linear, shared weights")
 
 
@@ -58,19 +62,31 @@ class LabelledText:
 
     @classmethod
     def of(
-        cls, task: Task, n_train: int | None = None, n_queries: int | None = None, *, targets: bool = False
+        cls,
+        task: Task,
+        n_train: int | None = None,
+        n_queries: int | None = None,
+        *,
+        targets: bool = False,
     ) -> LabelledText:
-        """Return the positions of the paper's task: all of the training text, and those of the test text.
+        """Return the positions of the paper's task: all of the training text, and those of the test
+        text.
 
-        With `targets` the questions are those that the paper's task asks: positions whose token is a candidate.
+        With `targets` the questions are those that the paper's task asks: positions whose token is
+        a candidate.
         """
-        chosen = task.candidate_positions("test") if targets else np.arange(len(task.tokens["test"]))
+        chosen = (
+            task.candidate_positions("test") if targets else np.arange(len(task.tokens["test"]))
+        )
         if n_queries is not None and n_queries < len(chosen):
             chosen = np.random.default_rng(0).choice(chosen, n_queries, replace=False)
-        X, y = task.contexts["train"][:n_train, -H:], task.tokens["train"][:n_train]
-        queries, observed = task.contexts["test"][chosen, -H:], task.tokens["test"][chosen]
+        X = task.contexts["train"][:n_train, -H:]
+        y = task.tokens["train"][:n_train]
+        queries = task.contexts["test"][chosen, -H:]
+        observed = task.tokens["test"][chosen]
         highest = max(int(part.max(initial=-1)) for part in (X, y, queries, observed))
-        late = [f"<late {number}>" for number in range(len(task.vocabulary), highest + 1)]  # in no training text
+        # in no training text
+        late = [f"<late {number}>" for number in range(len(task.vocabulary), highest + 1)]
         return cls(X, y, queries, observed, np.array([*task.vocabulary, *late], object))
 
     @classmethod
@@ -78,7 +94,8 @@ class LabelledText:
         """Return examples with the token frequencies of text, where no text is at hand."""
         stream = zipf_stream(n_train + n_queries + H, n_tokens)
         X = np.lib.stride_tricks.sliding_window_view(stream, H)[:-1]
-        y, names = stream[H:], np.array([f"w{number}" for number in range(n_tokens)], object)
+        y = stream[H:]
+        names = np.array([f"w{number}" for number in range(n_tokens)], object)
         return cls(X[:n_train], y[:n_train], X[n_train:], y[n_train:], names)
 
     def fitted(self, kernel: str, vote: str = "sum") -> MemoryClassifier:
@@ -88,7 +105,9 @@ class LabelledText:
 
     def late_examples(self) -> list[tuple[list[str], str]]:
         """Return the questions and what was observed there, to be learnt later."""
-        return [*zip(self.names[self.queries].tolist(), self.names[self.observed].tolist(), strict=True)]
+        return [
+            *zip(self.names[self.queries].tolist(), self.names[self.observed].tolist(), strict=True)
+        ]
 
     def contexts(self, n: int | None = None) -> Contexts:
         """Return the first questions, tokens numbered."""
@@ -116,24 +135,36 @@ class TwoReaders:
         """Return both readers of what a model holds."""
         memory = model.memory_
         assert isinstance(memory, Exact)
-        reader, table = memory.compile(), memory.table()
+        reader = memory.compile()
+        table = memory.table()
         live = reader.rows.live_table() if isinstance(reader, SparseCounts) else None
         assert live is not None
-        return cls(model, live, reader, SparseCounts(SignedSum.from_table(table), memory.declared, static=True))
+        return cls(
+            model,
+            live,
+            reader,
+            SparseCounts(SignedSum.from_table(table), memory.declared, static=True),
+        )
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
         """Return what answers from one of the readers."""
         form = QuestionForm(self.model.state.columns, self.model.missing)
-        return Predictor(reader, self.model.label_dtype_, self.model.sites_, vote, form=form).prepare()
+        return Predictor(
+            reader, self.model.label_dtype_, self.model.sites_, vote, form=form
+        ).prepare()
 
 
 class Counters:
-    """A dictionary of counters, as one writes it without a library; only rows that some queries read are kept."""
+    """A dictionary of counters, as one writes it without a library; only rows that some queries
+    read are kept.
+    """
 
     def __init__(self, sites: Sites, queries: Sequence[Sequence[Any]]) -> None:
         self._sites = [*zip(sites.positions, sites.weights.tolist(), strict=True)]
         self._labels: Counter[Any] = Counter()
-        self._rows: dict[Any, Counter[Any]] = {key: Counter() for query in queries for key in self._keys(query)}
+        self._rows: dict[Any, Counter[Any]] = {
+            key: Counter() for query in queries for key in self._keys(query)
+        }
 
     def _keys(self, tokens: Sequence[Any]) -> Iterator[Any]:
         for site, (positions, _) in enumerate(self._sites):
@@ -154,4 +185,6 @@ class Counters:
             for label, count in self._rows[key].items():
                 totals[label] = totals.get(label, 0.0) + weight * count
         best = max(totals.values(), default=0.0)
-        return min((label for label, total in totals.items() if total == best) if totals else self._labels)
+        return min(
+            (label for label, total in totals.items() if total == best) if totals else self._labels
+        )

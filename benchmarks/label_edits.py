@@ -1,10 +1,13 @@
-"""Many labels, edited one example at a time: what an edit of `Exact` takes, and whether the counts stay right.
+"""Many labels, edited one example at a time: what an edit of `Exact` takes, and whether the counts
+stay right.
 
-`timings` edits a model and asks it in turn, and a second one of the same examples is only asked. `interleaved` makes
-many single edits, a question after each, and compares: answers with those of a dictionary of counters that is edited
-alike, and the bytes of the state with those of a model that has learnt what remains, and nothing else.
+`timings` edits a model and asks it in turn, and a second one of the same examples is only asked.
+`interleaved` makes many single edits, a question after each, and compares: answers with those of a
+dictionary of counters that is edited alike, and the bytes of the state with those of a model that
+has learnt what remains, and nothing else.
 
-What is counted is the time that the thread itself works. The command is ``python benchmarks/labels.py --edits N``.
+What is counted is the time that the thread itself works. The command is ``python
+benchmarks/labels.py --edits N``.
 """
 
 from __future__ import annotations
@@ -41,7 +44,11 @@ def run(
     kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
     """Time single edits, then make many: with each kernel."""
-    timed = [timings(data, kernel, vote, min(n_edits, MAX_TIMED_EDITS)) for kernel in kernels for vote in RACED]
+    timed = [
+        timings(data, kernel, vote, min(n_edits, MAX_TIMED_EDITS))
+        for kernel in kernels
+        for vote in RACED
+    ]
     made: list[Row] = []
     for kernel in kernels:
         told = after(on_progress, len(made) * n_edits, n_edits * len(kernels))
@@ -55,7 +62,10 @@ def timings(data: LabelledText, kernel: str, vote: str, n_edits: int) -> Row:
     asked = [data.names[query][None] for query in data.queries[::-1][:n_edits]]
     with threadpool_limits(1):
         still = data.fitted(kernel, vote)
-        took = {"native": _native_edits(TwoReaders.of(still), examples), "query_after_learn_one": []}
+        took = {
+            "native": _native_edits(TwoReaders.of(still), examples),
+            "query_after_learn_one": [],
+        }
         edited = still.snapshot()
         for name in ("learn_one", "forget_one"):
             took[name] = [thread_seconds(getattr(edited, name), *example) for example in examples]
@@ -63,19 +73,28 @@ def timings(data: LabelledText, kernel: str, vote: str, n_edits: int) -> Row:
             edited.learn_one(*example)
             took["query_after_learn_one"].append(thread_seconds(edited.predict, query))
             edited.forget_one(*example)
-        rows = [(np.array([tokens], object), np.array([label], object)) for tokens, label in examples]
+        rows = [
+            (np.array([tokens], object), np.array([label], object)) for tokens, label in examples
+        ]
         edits = [(*row, query) for row, query in zip(rows, asked, strict=True)]
         took |= edit_seconds(still, edits, lambda: None)
-    return {"kernel": kernel, "vote": vote, "edits": len(examples), **{k: latencies(v) for k, v in took.items()}}
+    return {
+        "kernel": kernel,
+        "vote": vote,
+        "edits": len(examples),
+        **{k: latencies(v) for k, v in took.items()},
+    }
 
 
 def _native_edits(readers: TwoReaders, examples: list[tuple[list[str], str]]) -> list[float]:
     """Return the seconds of edits by the compiled code alone; the versions are let go of again."""
-    tokens, labels = readers.live.store.tokens, readers.live.store.labels
+    tokens = readers.live.store.tokens
+    labels = readers.live.store.labels
     version: Any = readers.live.version
     taken = []
     for row, label in examples:
-        numbers, number = [tokens.get(token) for token in row], labels.get(label)
+        numbers = [tokens.get(token) for token in row]
+        number = labels.get(label)
         if number < 0 or -1 in numbers:
             continue  # what is new must be numbered first
         started = time.thread_time()
@@ -88,7 +107,9 @@ class _Present:
     """The examples that a model should hold."""
 
     def __init__(self, data: LabelledText, seed: int) -> None:
-        self.examples = [*zip(data.names[data.X].tolist(), data.names[data.y].tolist(), strict=True)]
+        self.examples = [
+            *zip(data.names[data.X].tolist(), data.names[data.y].tolist(), strict=True)
+        ]
         self._late = data.late_examples()
         self._random = random.Random(seed)
 
@@ -100,7 +121,8 @@ class _Present:
             return *self.examples.pop(), -1
         tokens, label = self._late[self._random.randrange(len(self._late))]
         if number % _NEW_EVERY == 0:
-            tokens, label = [*tokens[:-1], f"<new token {number}>"], f"<new label {number}>"
+            tokens = [*tokens[:-1], f"<new token {number}>"]
+            label = f"<new label {number}>"
         self.examples.append((tokens, label))
         return tokens, label, 1
 
@@ -120,7 +142,8 @@ def interleaved(
     fits: int = 2,
     seed: int = 0,
 ) -> Row:
-    """Make single edits with a question after each; return how many a second, and how many answers were wrong.
+    """Make single edits with a question after each; return how many a second, and how many answers
+    were wrong.
 
     Parameters
     ----------
@@ -128,20 +151,23 @@ def interleaved(
     kernel : str
     n_edits : int
     on_progress : callable
-    compared : int
-        How many answers, evenly spread, are compared with those of a dictionary of counters, which takes milliseconds
-        for each.
+    compared : int How many answers, evenly spread, are compared with those of a dictionary of
+        counters, which takes milliseconds for each.
     fits : int
         How often the state is compared with that of a fresh fit; the last time is at the end.
     seed : int
     """
-    present, queries = _Present(data, seed), data.names[data.queries].tolist()
-    every, stretch = max(1, n_edits // compared), -(-n_edits // fits)
+    present = _Present(data, seed)
+    queries = data.names[data.queries].tolist()
+    every = max(1, n_edits // compared)
+    stretch = -(-n_edits // fits)
     model = data.fitted(kernel)
     counters = Counters(model.sites_, [queries[i % len(queries)] for i in range(0, n_edits, every)])
     for tokens, label in present.examples:
         counters.change(tokens, label, 1)
-    spent, wrong, same_bytes = 0.0, 0, []
+    spent = 0.0
+    wrong = 0
+    same_bytes = []
     for i in range(n_edits):
         tokens, label, by = present.edit(i)
         query = queries[i % len(queries)]
@@ -153,7 +179,9 @@ def interleaved(
         if i % every == 0:
             wrong += bool(answer != counters.answer(query))
         if (i + 1) % stretch == 0 or i + 1 == n_edits:
-            anew = MemoryClassifier(clone(KERNELS[kernel]), Exact(), vote="sum").fit(*present.arrays())
+            anew = MemoryClassifier(clone(KERNELS[kernel]), Exact(), vote="sum").fit(
+                *present.arrays()
+            )
             same_bytes.append(model.memory_.state_bytes() == anew.memory_.state_bytes())
         on_progress(i + 1, n_edits)
     return {

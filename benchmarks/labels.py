@@ -2,18 +2,19 @@
 
     python benchmarks/labels.py [--data FOLDER] [--edits N | --agreement] [--json]
 
-The labels are the whole vocabulary of a text, the contexts are the eight tokens before each. Contenders, for the same
-counts and the same questions:
+The labels are the whole vocabulary of a text, the contexts are the eight tokens before each.
+Contenders, for the same counts and the same questions:
 
-- the dense path: one score for every label, from a sparse matrix of all rows (`TableRows`). It is the oracle, too:
-  all others must give its answers;
+- the dense path: one score for every label, from a sparse matrix of all rows (`TableRows`). It is
+  the oracle, too: all others must give its answers;
 - the live table (`LiveRows`), which is meant to look at the leading labels only;
 - a bare loop that only copies the entries of the rows that a question reads, and adds nothing up;
 - a dictionary of counters in Python, of the rows that its few questions read.
 
-What is counted is processor time, the best of several repeats, in one thread; batches are given as numbered tokens,
-`predictor(tokens)` as strings. The dense path is so slow that it gets the first questions only, and so does the
-log-linear vote. The peak of memory and the time of `fit` are taken in fresh processes.
+What is counted is processor time, the best of several repeats, in one thread; batches are given as
+numbered tokens, `predictor(tokens)` as strings. The dense path is so slow that it gets the first
+questions only, and so does the log-linear vote. The peak of memory and the time of `fit` are taken
+in fresh processes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 TOP = 10
-_DENSE_QUERIES, _COUNTER_QUERIES, _EDITS, _PIECE = 1000, 100, 500, 64
+_DENSE_QUERIES = 1000
+_COUNTER_QUERIES = 100
+_EDITS = 500
+_PIECE = 64
 
 
 def race(
@@ -53,24 +57,38 @@ def race(
     on_progress: Callable[[int, int], None] = ignore_progress,
     kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
-    """Return what each contender takes for a question, as a ratio to the dense path, and what a table takes."""
-    rates, sizes = [], []
+    """Return what each contender takes for a question, as a ratio to the dense path, and what a
+    table takes.
+    """
+    rates = []
+    sizes = []
     with threadpool_limits(1):
         for done, name in enumerate(kernels):
             readers = TwoReaders.of(data.fitted(name))
             for step, vote in enumerate(RACED):
-                rates += [{"kernel": name, "vote": vote, **row} for row in _race_vote(data, readers, vote, repeats)]
+                rates += [
+                    {"kernel": name, "vote": vote, **row}
+                    for row in _race_vote(data, readers, vote, repeats)
+                ]
                 on_progress(len(RACED) * done + step + 1, len(RACED) * len(kernels))
             sizes.append({"kernel": name, **_sizes(readers)})
     labels = len(readers.reader.labels)
-    return {"examples": len(data.X), "labels": labels, "queries": len(data.queries), "rates": rates, "sizes": sizes}
+    return {
+        "examples": len(data.X),
+        "labels": labels,
+        "queries": len(data.queries),
+        "rates": rates,
+        "sizes": sizes,
+    }
 
 
 def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int) -> Iterator[Row]:
     vote = data.fit_vote(VOTES[name], readers.dense, readers.model.sites_)
     live, dense = (readers.predictor(reader, vote) for reader in (readers.reader, readers.dense))
     ours, theirs = (predictor.view().scorer.ranker for predictor in (live, dense))
-    some, every = (data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES))
+    some, every = (
+        data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES)
+    )
     for asked, of_ours, of_theirs in (
         ("top-1 in batches", ours.winners, theirs.winners),
         (f"top-{TOP} in batches", partial(ours.leaders, k=TOP), partial(theirs.leaders, k=TOP)),
@@ -78,13 +96,19 @@ def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int)
         base, expected = _best(partial(of_theirs, some), len(some), repeats)
         took, answers = _best(partial(of_ours, every), len(every), repeats)
         _expect_equal(f"{name}, {asked}", answers[: len(some)], expected)
-        bare = {"bare loop, entries only": _bare(readers, some, repeats)} if asked.startswith("top-1 ") else {}
+        bare = (
+            {"bare loop, entries only": _bare(readers, some, repeats)}
+            if asked.startswith("top-1 ")
+            else {}
+        )
         yield from _rows(asked, {"dense path": base, "live table": took, **bare})
     yield from _after_edits(data, readers, vote, some, repeats)
     lists = data.names[data.queries].tolist()
     few = lists[:_COUNTER_QUERIES]
     base, expected = _best(lambda: [dense(query) for query in few], len(few), repeats)
-    took, answers = _best(lambda: [live(query) for query in lists[:_DENSE_QUERIES]], len(some), repeats)
+    took, answers = _best(
+        lambda: [live(query) for query in lists[:_DENSE_QUERIES]], len(some), repeats
+    )
     _expect_equal(f"{name}, predictor(tokens)", answers[: len(few)], expected)
     own = {"dict of Counters": _counters(data, readers, few, expected)} if name == "sum" else {}
     yield from _rows("predictor(tokens)", {"dense path": base, "live table": took, **own})
@@ -102,17 +126,22 @@ def _after_edits(
     base, expected = _best(partial(theirs.winners, contexts), len(contexts), 1)
     took, answers = _best(partial(ours.winners, contexts), len(contexts), repeats)
     _expect_equal("after edits", answers, expected)
-    yield from _rows(f"top-1 in batches, after {_EDITS} edits", {"dense path": base, "live table": took})
+    yield from _rows(
+        f"top-1 in batches, after {_EDITS} edits", {"dense path": base, "live table": took}
+    )
 
 
 def _bare(readers: TwoReaders, contexts: Contexts, repeats: int) -> float:
     """Return the seconds that it takes to copy the entries of the rows that a question reads."""
-    numbers, read = readers.live.token_numbers(contexts), readers.live.version.read
+    numbers = readers.live.token_numbers(contexts)
+    read = readers.live.version.read
     pieces = [np.ascontiguousarray(numbers[i : i + _PIECE]) for i in range(0, len(numbers), _PIECE)]
     return _best(lambda: [len(read(piece)[0]) for piece in pieces], len(numbers), repeats)[0]
 
 
-def _counters(data: LabelledText, readers: TwoReaders, few: list[list[str]], expected: list[str]) -> float:
+def _counters(
+    data: LabelledText, readers: TwoReaders, few: list[list[str]], expected: list[str]
+) -> float:
     """Return the seconds that a dictionary of counters takes for a question."""
     counters = Counters(readers.model.sites_, few)
     for tokens, label in zip(data.names[data.X].tolist(), data.names[data.y].tolist(), strict=True):
@@ -124,7 +153,12 @@ def _counters(data: LabelledText, readers: TwoReaders, few: list[list[str]], exp
 
 def _rows(asked: str, taken: dict[str, float]) -> Iterator[Row]:
     for name, took in taken.items():
-        yield {"asked": asked, "name": name, "microseconds": 1e6 * took, "ratio": taken["dense path"] / took}
+        yield {
+            "asked": asked,
+            "name": name,
+            "microseconds": 1e6 * took,
+            "ratio": taken["dense path"] / took,
+        }
 
 
 def _sizes(readers: TwoReaders) -> Row:
@@ -140,14 +174,22 @@ def _sizes(readers: TwoReaders) -> Row:
 
 
 def agreement(
-    data: LabelledText, kernel: str, vote: str, on_progress: Callable[[int, int], None] = ignore_progress
+    data: LabelledText,
+    kernel: str,
+    vote: str,
+    on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> Row:
-    """Ask every question of both readers, for the best label and for the best ten; return how many answers differ."""
+    """Ask every question of both readers, for the best label and for the best ten; return how many
+    answers differ.
+    """
     readers = TwoReaders.of(data.fitted(kernel))
     fitted = data.fit_vote(VOTES[vote], readers.dense, readers.model.sites_)
-    live, dense = (fitted.ranker(reader, readers.model.sites_) for reader in (readers.reader, readers.dense))
+    live, dense = (
+        fitted.ranker(reader, readers.model.sites_) for reader in (readers.reader, readers.dense)
+    )
     contexts = data.contexts()
-    first, leading = live.winners(contexts), live.leaders(contexts, TOP)
+    first = live.winners(contexts)
+    leading = live.leaders(contexts, TOP)
     other_first = other_leading = 0
     for start in range(0, len(contexts), _PIECE):
         part = slice(start, start + _PIECE)
@@ -155,7 +197,12 @@ def agreement(
         other_first += int((first[part] != scores.argmax(axis=1)).sum())
         other_leading += int((leading[part] != top_columns(scores, TOP)).any(axis=1).sum())
         on_progress(min(start + _PIECE, len(contexts)), len(contexts))
-    about = {"kernel": kernel, "vote": vote, "labels": len(readers.reader.labels), "queries": len(contexts)}
+    about = {
+        "kernel": kernel,
+        "vote": vote,
+        "labels": len(readers.reader.labels),
+        "queries": len(contexts),
+    }
     return {**about, "other_top_1": other_first, f"other_top_{TOP}": other_leading}
 
 
@@ -170,28 +217,45 @@ def agreements(
     with threadpool_limits(1):
         for kernel in kernels:
             for vote in VOTES:
-                rows.append(agreement(data, kernel, vote, after(on_progress, len(rows) * len(data.queries), total)))
+                rows.append(
+                    agreement(
+                        data, kernel, vote, after(on_progress, len(rows) * len(data.queries), total)
+                    )
+                )
     return rows
 
 
 def fresh(data: LabelledText, repeats: int, kernels: Sequence[str] = tuple(KERNELS)) -> list[Row]:
-    """Fit and ask one question in processes of their own; return times and peaks of memory, the best of the repeats."""
+    """Fit and ask one question in processes of their own; return times and peaks of memory, the
+    best of the repeats.
+    """
     rows = []
     for kernel in kernels:
         with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as own:
-            runs = [own.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result() for _ in range(repeats)]
-        rows.append({"kernel": kernel, **{name: min(run[name] for run in runs) for name in runs[0]}})
+            runs = [
+                own.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result()
+                for _ in range(repeats)
+            ]
+        rows.append(
+            {"kernel": kernel, **{name: min(run[name] for run in runs) for name in runs[0]}}
+        )
     return rows
 
 
 def _fit_and_ask(X: Any, y: Any, query: Any, kernel: str) -> dict[str, float]:
     model = MemoryClassifier(KERNELS[kernel], Exact(), vote="sum")
     found = {"mebibytes_before": peak_mebibytes(), "fit_seconds": seconds(model.fit, X, y)}
-    return {**found, "first_query_seconds": seconds(model.predict, query), "peak_mebibytes": peak_mebibytes()}
+    return {
+        **found,
+        "first_query_seconds": seconds(model.predict, query),
+        "peak_mebibytes": peak_mebibytes(),
+    }
 
 
 def _best(run: Callable[[], Any], size: int, repeats: int) -> tuple[float, Any]:
-    """Return the least processor time of several runs, for one of `size` questions, and the answers."""
+    """Return the least processor time of several runs, for one of `size` questions, and the
+    answers.
+    """
     answers = run()  # a first time that does not count: what is made once is made now
     return min(in_turns({"": run}, repeats)[""]) / max(size, 1), answers
 
@@ -203,20 +267,34 @@ def _expect_equal(what: str, found: Any, expected: Any) -> None:
 
 def main() -> None:
     parser = options(__doc__, as_json="everything")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with WikiText-2; else tokens of a Zipf law")
-    parser.add_argument("--train", type=int, help="examples that are learnt (default: all; drawn: 1,000,000)")
-    parser.add_argument("--queries", type=int, help="questions (default: 20,000; with --agreement and --data: all)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with WikiText-2; else tokens of a Zipf law",
+    )
+    parser.add_argument(
+        "--train", type=int, help="examples that are learnt (default: all; drawn: 1,000,000)"
+    )
+    parser.add_argument(
+        "--queries", type=int, help="questions (default: 20,000; with --agreement and --data: all)"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="the best counts")
     parser.add_argument("--kernel", choices=KERNELS, help="one of the two kernels only")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--edits", type=int, help="edit so many times instead, a question after each, and compare")
-    instead.add_argument("--agreement", action="store_true", help="compare all answers instead, with every vote")
+    instead.add_argument(
+        "--edits", type=int, help="edit so many times instead, a question after each, and compare"
+    )
+    instead.add_argument(
+        "--agreement", action="store_true", help="compare all answers instead, with every vote"
+    )
     given = parser.parse_args()
     kernels = [given.kernel] if given.kernel else [*KERNELS]
     if given.data is None:
         data = LabelledText.drawn(given.train or 1_000_000, given.queries or 20_000)
     else:
-        task, asked = build_task(read_folder(given.data)), given.queries if given.agreement else given.queries or 20_000
+        task = build_task(read_folder(given.data))
+        asked = given.queries if given.agreement else given.queries or 20_000
         data = LabelledText.of(task, given.train, asked, targets=given.agreement)
     with progress_bar("Racing") as on_progress:
         if given.edits:

@@ -1,4 +1,5 @@
-"""Made-up tables whose shapes single trees miss: ours and LightGBM, each with its defaults and one thread.
+"""Made-up tables whose shapes single trees miss: ours and LightGBM, each with its defaults and one
+thread.
 
     python -m benchmarks.made_up [--sets xor3-1000 hard-1e4] [--learners ours LightGBM] [--json FILE]
     python -m benchmarks.made_up --show FILE
@@ -6,14 +7,16 @@
 A table is named by its shape and its training rows; 4,000 more rows are for testing, or 10,000
 where there are 10,000 training rows and more:
 
-- ``hard``: a sum of a wave, products, steps, a circle, a difference, a ratio and five lines, among 20 columns.
+- ``hard``: a sum of a wave, products, steps, a circle, a difference, a ratio and five lines, among
+20 columns.
 - ``easy``: `sklearn.datasets.make_classification`, eight clusters in ten of 20 columns.
 - ``friedman``: Friedman's function of five columns, among ten.
 - ``linear50``: a line in 50 columns.
 - ``xor3``: the sign of the product of three columns, among ten.
 - ``parity``: whether the sum of three columns of names is odd, among eight and a column of noise.
 
-Printed are accuracy and log-loss, with the means of all tables. `possible` is the log-loss of the true probabilities.
+Printed are accuracy and log-loss, with the means of all tables. `possible` is the log-loss of the
+true probabilities.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
@@ -56,8 +60,11 @@ def sizes(name: str) -> tuple[int, int]:
 
 
 def made(name: str) -> tuple[pd.DataFrame, NDArray[Any], NDArray[np.float64] | None]:
-    """Return the columns and labels of a table, and the probability of the second label where it is known."""
-    shape, (_, m) = name.split("-")[0], sizes(name)
+    """Return the columns and labels of a table, and the probability of the second label where it is
+    known.
+    """
+    shape = name.split("-")[0]
+    (_, m) = sizes(name)
     if shape == "easy":
         given = {"n_informative": 10, "n_redundant": 4, "n_clusters_per_class": 4, "flip_y": 0.02}
         X, y = make_classification(m, 20, **given, random_state=0)
@@ -75,7 +82,9 @@ def _frame(X: NDArray[np.float64]) -> pd.DataFrame:
     return pd.DataFrame(X.astype(np.float32).astype(float)).add_prefix("c")
 
 
-def _parity(m: int, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[Any], NDArray[np.float64]]:
+def _parity(
+    m: int, rng: np.random.Generator
+) -> tuple[pd.DataFrame, NDArray[Any], NDArray[np.float64]]:
     codes = rng.integers(0, 4, (m, 8))
     odd = codes[:, :3].sum(axis=1) % 2
     y = np.where(rng.random(m) < 0.02, 1 - odd, odd)
@@ -85,16 +94,20 @@ def _parity(m: int, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[Any
 
 def _hard(X: NDArray[np.float64]) -> NDArray[np.float64]:
     c = X.T
-    wave, product = np.sin(3 * c[0]), c[1] * c[2]
-    steps, circle = 0.8 * np.where(c[3] * c[4] > 0, 1, -1), 1.5 * (c[10] ** 2 + c[11] ** 2 < 1.4)
-    lines, difference = 0.4 * c[5:10].sum(axis=0), np.abs(c[12] - c[13])
+    wave = np.sin(3 * c[0])
+    product = c[1] * c[2]
+    steps = 0.8 * np.where(c[3] * c[4] > 0, 1, -1)
+    circle = 1.5 * (c[10] ** 2 + c[11] ** 2 < 1.4)
+    lines = 0.4 * c[5:10].sum(axis=0)
+    difference = np.abs(c[12] - c[13])
     ratio = 0.3 * c[14] / np.maximum(0.3, np.abs(c[15]))
     return np.asarray(2 * (wave + product + steps + lines + circle + difference - ratio - 1.2))
 
 
 def _friedman(X: NDArray[np.float64]) -> NDArray[np.float64]:
     c = X.T
-    wave, square = np.sin(np.pi * c[0] * c[1]), (c[2] - 0.5) ** 2
+    wave = np.sin(np.pi * c[0] * c[1])
+    square = (c[2] - 0.5) ** 2
     return np.asarray((10 * wave + 20 * square + 10 * c[3] + 5 * c[4] - 14.4) / 1.5)
 
 
@@ -107,7 +120,9 @@ SHAPES: dict[str, tuple[str, int, Any]] = {
 
 
 def possible(name: str) -> float | None:
-    """Return the mean log-loss of the true probabilities of the rows for testing, where they are known."""
+    """Return the mean log-loss of the true probabilities of the rows for testing, where they are
+    known.
+    """
     _, y, probability = made(name)
     if probability is None:
         return None
@@ -124,20 +139,34 @@ def first_rows(n: int, y: Any, _: int) -> Iterator[tuple[NDArray[np.int64], NDAr
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--learners", nargs="*", default=["ours", "LightGBM"], choices=list(LEARNERS))
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
+    parser.add_argument(
+        "--learners", nargs="*", default=["ours", "LightGBM"], choices=list(LEARNERS)
+    )
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
+    parser.add_argument(
+        "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
+    )
     given = parser.parse_args()
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(NAMES))
     for name in [] if given.show else given.sets:
         for learner in given.learners:
             if not kept.find(set=name, learner=learner):
-                row = measured(name, learner, lambda: made(name)[:2], 0, partial(first_rows, sizes(name)[0]))  # noqa: B023
+                row = measured(
+                    name,
+                    learner,
+                    lambda: made(name)[:2],  # noqa: B023  called at once
+                    0,
+                    partial(first_rows, sizes(name)[0]),
+                )
                 print(f"| {cells(CELLS, kept.add(row))} |", flush=True)
     sets = by_set(kept.rows)
     if given.show:
-        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+        print(
+            "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
+        )
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
     print("\n" + "\n".join(table([{"set": name, "possible": possible(name)} for name in sets])))
 

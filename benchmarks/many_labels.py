@@ -3,11 +3,11 @@
     python benchmarks/many_labels.py
     python benchmarks/many_labels.py --equal
 
-Labels are integers, each with one context of two tokens out of a thousand, so that a row of counts has about ten
-thousand labels. Without `--equal` each example is learnt a number of times that is drawn from a Zipf law, so that
-counts differ; with it each is learnt once, so that all counts of a row are equal and a question must look through the
-rows for labels that two of them share. Latencies are median, 99th percentile and the longest, in microseconds of
-processor time.
+Labels are integers, each with one context of two tokens out of a thousand, so that a row of counts
+has about ten thousand labels. Without `--equal` each example is learnt a number of times that is
+drawn from a Zipf law, so that counts differ; with it each is learnt once, so that all counts of a
+row are equal and a question must look through the rows for labels that two of them share. Latencies
+are median, 99th percentile and the longest, in microseconds of processor time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from measures import latencies, options, peak_mebibytes, thread_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-N_TOKENS, H = 1000, 2
+N_TOKENS = 1000
+H = 2
 
 
 def called(call: Callable[[int], Any], n: int) -> dict[str, float] | None:
@@ -46,7 +47,8 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     """Measure one memory, and check that what is loaded is what was saved."""
     rng = np.random.default_rng(0)
-    X, y = rng.integers(0, N_TOKENS, (n_labels, H)), 2 * np.arange(n_labels)
+    X = rng.integers(0, N_TOKENS, (n_labels, H))
+    y = 2 * np.arange(n_labels)
     times = None if equal else np.minimum(rng.zipf(1.5, n_labels), 10**6)
     model = MemoryClassifier("positional", memory=Exact(), vote="sum")
     results: dict[str, Any] = {"labels": n_labels, "counts": "equal" if equal else "different"}
@@ -55,8 +57,11 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     reader: Any = model.memory_.reader()
     results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
     del reader  # it would keep this version
-    chosen = rng.choice(n_labels, n_edits, replace=False)  # not the first: they lead all rows where counts are equal
-    asked, rows, labels = X[chosen], X[chosen].tolist(), y[chosen].tolist()
+    # not the first: they lead all rows where counts are equal
+    chosen = rng.choice(n_labels, n_edits, replace=False)
+    asked = X[chosen]
+    rows = X[chosen].tolist()
+    labels = y[chosen].tolist()
     results["predictor"] = predictor_latencies(model, rows)
     results["predict"] = called(lambda i: model.predict(asked[i : i + 1]), n_edits)
     results["learn_one"] = called(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
@@ -64,7 +69,9 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     results["forget_one"] = called(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
     results["new_label"] = called(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
     results["query_after_new_label"], _ = timed(lambda: model.predict(X[:1]))
-    results["forget_new_label"] = called(lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits)
+    results["forget_new_label"] = called(
+        lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits
+    )
     results["peak_mebibytes_before_saving"] = peak_mebibytes()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.model"
@@ -84,7 +91,9 @@ def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[
     return called(lambda i: predictor(rows[i]), len(rows))
 
 
-def latencies_after(model: MemoryClassifier, rows: list[list[int]], labels: list[int]) -> dict[str, float] | None:
+def latencies_after(
+    model: MemoryClassifier, rows: list[list[int]], labels: list[int]
+) -> dict[str, float] | None:
     """Return the latencies of questions that each come after an edit."""
     took = []
     for tokens, label in zip(rows, labels, strict=True):

@@ -1,4 +1,5 @@
-"""What benchmarks share: turns, latencies, memory, runs that go on where they were stopped, and their command lines.
+"""What benchmarks share: turns, latencies, memory, runs that go on where they were stopped, and
+their command lines.
 
 Rows, averages and tables as text are those of :mod:`hammemo.paper.experiments.measuring`.
 """
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def after(on_progress: Callable[[int, int], None], before: int, total: int) -> Callable[[int, int], None]:
-    """Return what tells the progress of one part of a longer run, of which `before` steps were done earlier."""
+def after(
+    on_progress: Callable[[int, int], None], before: int, total: int
+) -> Callable[[int, int], None]:
+    """Return what tells the progress of one part of a longer run, of which `before` steps were done
+    earlier.
+    """
     return lambda done, _: on_progress(before + done, total)
 
 
 def thread_seconds(call: Callable[..., Any], *arguments: Any) -> float:
-    """Return the seconds that this thread works: a call of microseconds feels nothing of what else the machine does.
+    """Return the seconds that this thread works: a call of microseconds feels nothing of what else
+    the machine does.
 
     Where that clock is too coarse, as on Windows, the clock on the wall is read.
     """
@@ -45,7 +51,9 @@ def in_turns(
     clock: Callable[[], float] = time.process_time,
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, list[float]]:
-    """Return the seconds of each run in each round; all runs take turns, so that other work falls on all of them."""
+    """Return the seconds of each run in each round; all runs take turns, so that other work falls
+    on all of them.
+    """
     took: dict[str, list[float]] = {name: [] for name in runs}
     for done in range(rounds):
         for name, run in runs.items():
@@ -55,8 +63,12 @@ def in_turns(
 
 
 def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
-    """Return what is done a processor second by calls that each do `size`, repeated for at least this many seconds."""
-    started, calls, spent = time.process_time(), 0, 0.0
+    """Return what is done a processor second by calls that each do `size`, repeated for at least
+    this many seconds.
+    """
+    started = time.process_time()
+    calls = 0
+    spent = 0.0
     while spent < least:
         call()
         calls += 1
@@ -65,10 +77,18 @@ def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
 
 
 def latencies(taken: Sequence[float]) -> dict[str, float] | None:
-    """Return the median, the 99th percentile and the longest of some seconds, in microseconds; None of nothing."""
+    """Return the median, the 99th percentile and the longest of some seconds, in microseconds; None
+    of nothing.
+    """
     if not taken:
         return None
-    return dict(zip(("median", "p99", "longest"), (1e6 * np.percentile(taken, [50, 99, 100])).tolist(), strict=True))
+    return dict(
+        zip(
+            ("median", "p99", "longest"),
+            (1e6 * np.percentile(taken, [50, 99, 100])).tolist(),
+            strict=True,
+        )
+    )
 
 
 def peak_mebibytes() -> float:
@@ -85,23 +105,35 @@ def show(results: Mapping[str, Any], *, as_json: bool) -> None:
         if isinstance(found, list):
             print("\n".join([f"{title}:", "", *table(found), ""]))
         elif isinstance(found, dict):
-            print("\n".join([title, *(f"  {name:55s} {cell(value):>12}" for name, value in found.items())]))
+            print(
+                "\n".join(
+                    [title, *(f"  {name:55s} {cell(value):>12}" for name, value in found.items())]
+                )
+            )
         else:
             print(f"{title.replace('_', ' ')}: {cell(found)}")
 
 
 @cache
 def measured_on() -> dict[str, str]:
-    """Return the commit that is measured, with "-dirty" if code has changed since, the date and the machine."""
+    """Return the commit that is measured, with "-dirty" if code has changed since, the date and the
+    machine.
+    """
     root = Path(__file__).parents[1]
 
     def git(*arguments: str) -> str:
         try:
-            return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True).stdout.strip()
+            return subprocess.run(
+                ["git", *arguments], cwd=root, capture_output=True, text=True
+            ).stdout.strip()
         except OSError:  # no git
             return ""
 
-    dirty = "-dirty" if git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks") else ""
+    dirty = (
+        "-dirty"
+        if git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
+        else ""
+    )
     known = Path("/proc/cpuinfo")
     lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
@@ -120,18 +152,27 @@ class JsonLines:
     Parameters
     ----------
     *paths : Path or None
-        Files to read; what is missing holds nothing. New rows are appended to the first of them, if there is one.
+        Files to read; what is missing holds nothing. New rows are appended to the first of them, if
+        there is one.
     """
 
     def __init__(self, *paths: Path | None) -> None:
         self.path = paths[0] if paths else None
-        texts = [path.read_text(encoding="utf-8") for path in paths if path is not None and path.exists()]
+        texts = [
+            path.read_text(encoding="utf-8") for path in paths if path is not None and path.exists()
+        ]
         lines = [json.loads(line) for text in texts for line in text.splitlines()]
-        self.rows: list[Row] = [{name: row[name] for name in row if name != "measured"} for row in lines]
+        self.rows: list[Row] = [
+            {name: row[name] for name in row if name != "measured"} for row in lines
+        ]
 
     def find(self, **known: Any) -> Row | None:
         """Return the last row with these values."""
-        found = (row for row in reversed(self.rows) if all(row.get(name) == value for name, value in known.items()))
+        found = (
+            row
+            for row in reversed(self.rows)
+            if all(row.get(name) == value for name, value in known.items())
+        )
         return next(found, None)
 
     def add(self, row: Row) -> Row:
@@ -143,7 +184,9 @@ class JsonLines:
         return row
 
 
-def options(page: str | None, *, data: str | None = None, as_json: str | None = None) -> argparse.ArgumentParser:
+def options(
+    page: str | None, *, data: str | None = None, as_json: str | None = None
+) -> argparse.ArgumentParser:
     """Return a parser whose help is the docstring of a module.
 
     Parameters
@@ -152,9 +195,13 @@ def options(page: str | None, *, data: str | None = None, as_json: str | None = 
     data, as_json : str, optional
         What the folder of ``--data``, which is then required, holds; and what ``--json`` prints.
     """
-    parser = argparse.ArgumentParser(description=page, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=page, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if data is not None:
-        parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help=f"folder with {data}")
+        parser.add_argument(
+            "--data", type=Path, required=True, metavar="FOLDER", help=f"folder with {data}"
+        )
     if as_json is not None:
         parser.add_argument("--json", action="store_true", help=f"print {as_json} as JSON")
     return parser

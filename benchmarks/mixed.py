@@ -1,4 +1,5 @@
-"""Tables with numbers: ours by default beside other learners, each with its defaults and one thread.
+"""Tables with numbers: ours by default beside other learners, each with its defaults and one
+thread.
 
     python -m benchmarks.mixed --data FOLDER [--sets pima heart] [--learners ours LightGBM] [--seed 0] [--json FILE]
     python -m benchmarks.mixed --show FILE
@@ -7,17 +8,20 @@
     python -m benchmarks.mixed --data FOLDER --without base trees tuples
     python -m benchmarks.mixed --data FOLDER --questions [--sets spambase hr]
 
-A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
+A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is
+not measured again.
 
-FOLDER holds CSV files with a header, the label in the column ``label``. Names are strings, an empty cell is missing.
-Files below 10,000 rows are judged by three stratified folds, the others by one stratified split with a quarter for
-testing. Printed are accuracy, log-loss, ROC AUC (two labels), the processor seconds of a fit, predictions a second, the
-size of the model and, for ours, whether forgetting a tenth and refitting gives the model that `fit` makes of the rest,
-to the byte; where there are more rows than a model keeps, nothing is said. ``--by-time`` takes the ``*-full.csv.gz``
-files, in the order of time: the last quarter is for testing. ``--scikit-learn`` takes wine, digits and breast-cancer,
-which come with that package, as frames and as arrays. ``--without`` measures ours beside ours without parts: without
-the additive base, without trees, without tuples of names. ``--questions`` compares `predict` of one row of a frame, of
-ten and of the test rows with LightGBM's, which is given its categories ready made: medians of processor time, in turns.
+FOLDER holds CSV files with a header, the label in the column ``label``. Names are strings, an empty
+cell is missing. Files below 10,000 rows are judged by three stratified folds, the others by one
+stratified split with a quarter for testing. Printed are accuracy, log-loss, ROC AUC (two labels),
+the processor seconds of a fit, predictions a second, the size of the model and, for ours, whether
+forgetting a tenth and refitting gives the model that `fit` makes of the rest, to the byte; where
+there are more rows than a model keeps, nothing is said. ``--by-time`` takes the ``*-full.csv.gz``
+files, in the order of time: the last quarter is for testing. ``--scikit-learn`` takes wine, digits
+and breast-cancer, which come with that package, as frames and as arrays. ``--without`` measures
+ours beside ours without parts: without the additive base, without trees, without tuples of names.
+``--questions`` compares `predict` of one row of a frame, of ten and of the test rows with
+LightGBM's, which is given its categories ready made: medians of processor time, in turns.
 
 A learner that is not installed is left out: ``pip install --group benchmarks``.
 """
@@ -34,14 +38,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
@@ -68,7 +77,9 @@ if TYPE_CHECKING:
 ONE_SPLIT_ROWS = 10_000
 """Rows from which on there is one split instead of three folds."""
 MAX_CATEGORIES = 250
-"""The most values of a column of names that scikit-learn's boosting takes; the most frequent ones stay."""
+"""The most values of a column of names that scikit-learn's boosting takes; the most frequent ones
+stay.
+"""
 LARGE = 4_000
 """Rows of a table from which on the price of a fit is stated."""
 
@@ -77,7 +88,9 @@ def names_of(X: pd.DataFrame) -> list[str]:
     """Return the columns of names."""
     types = pd.api.types
     return [
-        str(name) for name in X if not types.is_numeric_dtype(X[name]) and not types.is_datetime64_any_dtype(X[name])
+        str(name)
+        for name in X
+        if not types.is_numeric_dtype(X[name]) and not types.is_datetime64_any_dtype(X[name])
     ]
 
 
@@ -106,7 +119,9 @@ class EarlyStopping(Categories):
         from lightgbm import early_stopping
 
         self.values = {name: sorted(set(X[name])) for name in names_of(X)}
-        inside, outside = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0, stratify=y)
+        inside, outside = train_test_split(
+            np.arange(len(y)), test_size=0.2, random_state=0, stratify=y
+        )
         held_out = [(self.given(X.iloc[outside]), y[outside])]
         self.learner.set_params(n_estimators=1000)
         stop = [early_stopping(50, verbose=False)]
@@ -141,7 +156,9 @@ class OneHot(Wrapped):
 
 
 def one_hot(X: pd.DataFrame) -> Any:
-    """Return what makes frequent names columns of 0 and 1 and missing numbers the median, fitted to a frame."""
+    """Return what makes frequent names columns of 0 and 1 and missing numbers the median, fitted to
+    a frame.
+    """
     names = names_of(X)
     numbers = [name for name in X if name not in names]
     return make_column_transformer(
@@ -161,7 +178,9 @@ class Without(Wrapped):
     """Ours without one part: a base of zeros, trees without cuts, or no tuples."""
 
     def __init__(self, part: str) -> None:
-        super().__init__(MemoryClassifier(kernel=AutoSites(budget=0)) if part == "tuples" else MemoryClassifier())
+        super().__init__(
+            MemoryClassifier(kernel=AutoSites(budget=0)) if part == "tuples" else MemoryClassifier()
+        )
         self.part = part
 
     def fit(self, X: Any, y: Any) -> Wrapped:
@@ -221,10 +240,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     ),
     "EBM": _explainable,
     "random forest": lambda: OneHot(_forest()),
-    "random forest, calibrated": lambda: OneHot(CalibratedClassifierCV(_forest(), cv=5, ensemble=False)),
+    "random forest, calibrated": lambda: OneHot(
+        CalibratedClassifierCV(_forest(), cv=5, ensemble=False)
+    ),
     "stack": _stack,
 }
-ABLATIONS = {f"ours, without {part}": partial(Without, part) for part in ("base", "trees", "tuples")}
+ABLATIONS = {
+    f"ours, without {part}": partial(Without, part) for part in ("base", "trees", "tuples")
+}
 LEARNERS |= ABLATIONS
 NAMES = "set | learner | accuracy | log-loss | AUC | fit | predictions/s | MiB | forgets exactly"
 CELLS = (
@@ -289,7 +312,9 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
         took = seconds(model.fit, learnt, y[train])
         answers = np.asarray(model.predict_proba(asked), np.float64)
         speed = rate(lambda: model.predict_proba(asked), len(test))  # noqa: B023
-        rows.append([*_judged(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20])
+        rows.append(
+            [*_judged(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20]
+        )
         losses += _losses(model, answers, y[test])
         if learner == "ours" and exactly is None:
             exactly = _forgets_exactly(model, learnt, y[train])
@@ -313,8 +338,12 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
 
 def _losses(model: Any, answers: Any, y: Any) -> list[float]:
     """Return the loss of each row, to compare learners row by row."""
-    places = np.searchsorted(np.asarray(model.classes_).astype(str), y)  # every learner has its classes in order
-    return [round(float(loss), 4) for loss in -np.log(np.clip(answers[np.arange(len(y)), places], 1e-15, 1))]
+    # every learner has its classes in order
+    places = np.searchsorted(np.asarray(model.classes_).astype(str), y)
+    return [
+        round(float(loss), 4)
+        for loss in -np.log(np.clip(answers[np.arange(len(y)), places], 1e-15, 1))
+    ]
 
 
 def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
@@ -326,7 +355,9 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
 
 
 def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool | None:
-    """Return whether a tenth forgotten leaves the model of the rest, to the byte; None where not all rows are kept."""
+    """Return whether a tenth forgotten leaves the model of the rest, to the byte; None where not
+    all rows are kept.
+    """
     if not model.report().keeps_all:
         return None
     gone = np.random.default_rng(0).random(len(y)) < 0.1
@@ -335,7 +366,9 @@ def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool | None:
 
 
 def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return accuracy / log-loss of every learner, a row a set; means and summed times over sets that all have."""
+    """Return accuracy / log-loss of every learner, a row a set; means and summed times over sets
+    that all have.
+    """
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
     shared = [row for row in sets.values() if all(name in row for name in learners)]
     rows: list[Row] = [
@@ -349,24 +382,35 @@ def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
     sizes = {"rows": None, "labels": None}
     means = {one: _both([row[one] for row in shared]) for one in learners}
     took = {one: f"{sum(row[one]['fit_seconds'] for row in shared):.1f}" for one in learners}
-    rows += [{"set": f"mean of {len(shared)}", **sizes, **means}, {"set": "fits, processor s", **sizes, **took}]
+    rows += [
+        {"set": f"mean of {len(shared)}", **sizes, **means},
+        {"set": "fits, processor s", **sizes, **took},
+    ]
     return table(rows)
 
 
 def _both(found: list[Row]) -> str:
     if not found:
         return ""
-    return " / ".join(f"{np.mean([one[name] for one in found]):.3f}" for name in ("accuracy", "log_loss"))
+    return " / ".join(
+        f"{np.mean([one[name] for one in found]):.3f}" for name in ("accuracy", "log_loss")
+    )
 
 
 def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     """Return how ours stands beside the others: differences of means, and the worst set of each."""
     lines = []
     for learner in LEARNERS:
-        both = {name: (row["ours"], row[learner]) for name, row in sets.items() if "ours" in row and learner in row}
+        both = {
+            name: (row["ours"], row[learner])
+            for name, row in sets.items()
+            if "ours" in row and learner in row
+        }
         if learner == "ours" or not both:
             continue
-        ahead = {name: ours["accuracy"] - theirs["accuracy"] for name, (ours, theirs) in both.items()}
+        ahead = {
+            name: ours["accuracy"] - theirs["accuracy"] for name, (ours, theirs) in both.items()
+        }
         losses = [ours["log_loss"] - theirs["log_loss"] for ours, theirs in both.values()]
         times = [sum(pair[k]["fit_seconds"] for pair in both.values()) for k in (0, 1)]
         worst = min(ahead, key=lambda name: ahead[name])
@@ -384,11 +428,16 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     lines += _prices(sets)
     ours = [row["ours"] for row in sets.values() if "ours" in row]
     exact = [found["forgets_exactly"] for found in ours if found["forgets_exactly"] is not None]
-    return [*lines, f"a tenth forgotten, then refit, equal to the byte: {sum(exact)} of {len(exact)} sets"]
+    return [
+        *lines,
+        f"a tenth forgotten, then refit, equal to the byte: {sum(exact)} of {len(exact)} sets",
+    ]
 
 
 def _errors_apart(ours: Row, theirs: Row) -> float:
-    """Return the mean difference of the rows' losses, in standard errors; below zero where ours is lower."""
+    """Return the mean difference of the rows' losses, in standard errors; below zero where ours is
+    lower.
+    """
     apart = np.subtract(ours["losses"], theirs["losses"])
     error = float(apart.std(ddof=1)) / len(apart) ** 0.5
     return float(apart.mean() / max(error, 1e-12))
@@ -408,21 +457,28 @@ def _prices(sets: dict[str, dict[str, Row]]) -> list[str]:
         if found:
             each = ", ".join(f"{name} {price:.1f}" for name, price in found.items())
             median = np.median(list(found.values()))
-            lines.append(f"fit beside LightGBM, {which}, {LARGE:,} rows or more: median {median:.1f} ({each})")
+            lines.append(
+                f"fit beside LightGBM, {which}, {LARGE:,} rows or more: median {median:.1f} ({each})"
+            )
     return lines
 
 
 def asked(name: str, read: Callable[[], Any], seed: int) -> str:
-    """Return the processor time of questions of one row, of ten and of all test rows: ours, LightGBM's, the ratio."""
+    """Return the processor time of questions of one row, of ten and of all test rows: ours,
+    LightGBM's, the ratio.
+    """
     X, y = read()
     train, test = next(splits(y, seed))
-    ours, theirs = MemoryClassifier().fit(X.iloc[train], y[train]), Categories(_lightgbm()).fit(X.iloc[train], y[train])
+    ours = MemoryClassifier().fit(X.iloc[train], y[train])
+    theirs = Categories(_lightgbm()).fit(X.iloc[train], y[train])
     line = [name]
     for n, rounds in ((1, 200), (10, 100), (len(test), 7)):
         took: tuple[list[float], list[float]] = ([], [])
         for turn in range(rounds):
             rows = X.iloc[np.resize(np.roll(test, -turn * n), n)]
-            for times, model, given in zip(took, (ours, theirs.learner), (rows, theirs.given(rows)), strict=True):
+            for times, model, given in zip(
+                took, (ours, theirs.learner), (rows, theirs.given(rows)), strict=True
+            ):
                 times.append(seconds(model.predict, given))
         mine, other = (float(np.median(times[1:])) * 1000 for times in took)
         line.append(f"{mine:.2f} / {other:.2f} ms, {mine / other:.2f}")
@@ -433,16 +489,29 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*")
-    parser.add_argument("--learners", nargs="*", default=[one for one in LEARNERS if one not in ABLATIONS])
+    parser.add_argument(
+        "--learners", nargs="*", default=[one for one in LEARNERS if one not in ABLATIONS]
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--by-time", action="store_true", help="the full files, the last quarter for testing")
+    parser.add_argument(
+        "--by-time", action="store_true", help="the full files, the last quarter for testing"
+    )
     parser.add_argument("--scikit-learn", action="store_true", help="the tables that come with it")
     parser.add_argument(
-        "--without", nargs="+", choices=("base", "trees", "tuples"), help="ours, and ours without these"
+        "--without",
+        nargs="+",
+        choices=("base", "trees", "tuples"),
+        help="ours, and ours without these",
     )
-    parser.add_argument("--questions", action="store_true", help="the price of predict beside LightGBM's")
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
+    parser.add_argument(
+        "--questions", action="store_true", help="the price of predict beside LightGBM's"
+    )
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
+    parser.add_argument(
+        "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
+    )
     given = parser.parse_args()
     if given.without:
         given.learners = ["ours", *(f"ours, without {part}" for part in given.without)]
@@ -468,14 +537,18 @@ def main() -> None:
             if kept.find(set=name, learner=learner, seed=given.seed):
                 continue
             try:
-                row = kept.add(measured(name, learner, read, given.seed, by_time if given.by_time else splits))
+                row = kept.add(
+                    measured(name, learner, read, given.seed, by_time if given.by_time else splits)
+                )
             except (ImportError, ValueError) as error:  # what some learners cannot take is said
                 print(f"| {name} | {learner} | left out: {str(error)[:100]} |", flush=True)
                 continue
             print(f"| {cells(CELLS, row)} |", flush=True)
     sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
     if given.show:
-        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+        print(
+            "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
+        )
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 
 

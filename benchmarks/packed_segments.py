@@ -1,10 +1,12 @@
-"""Packed rows beside entries side by side: bytes, and microseconds a query, of one model in segments.
+"""Packed rows beside entries side by side: bytes, and microseconds a query, of one model in
+segments.
 
     python benchmarks/packed_segments.py FOLDER        # such as FOLDER/processes of scale.py --segments
 
-Every segment is read and held in memory in both forms, so there must be memory for both. Then the same questions are
-asked of both in turns: the best label of one context, and the counts that `forget_one` looks at. Times are of the
-processor; the ratio is that of the medians. The answers are compared.
+Every segment is read and held in memory in both forms, so there must be memory for both. Then the
+same questions are asked of both in turns: the best label of one context, and the counts that
+`forget_one` looks at. Times are of the processor; the ratio is that of the medians. The answers are
+compared.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ def both_forms(stored: SegmentSet) -> dict[str, SegmentSet]:
     """Return the same segments in memory, in both forms."""
     held: dict[str, list[SignedSegment]] = {form: [] for form in FORMS}
     for segment, sign, _ in stored.segments:
-        rows = [segment.rows_between(k, 0, len(segment.vocabulary)) for k in range(len(stored.sites.positions))]
+        rows = [
+            segment.rows_between(k, 0, len(segment.vocabulary))
+            for k in range(len(stored.sites.positions))
+        ]
         for form, packed in FORMS.items():
             arrays = segment_arrays(rows, segment.vocabulary, segment.labels, packed=packed)
             held[form].append(SignedSegment(Segment(stored.sites, arrays), sign))
@@ -41,17 +46,23 @@ def main(folder: str) -> None:
     first = next(iter(forms.values()))
     n_entries = sum(segment.n_entries for segment, *_ in first.segments)
     sizes = {
-        form: sum(segment.entry_bytes.nbytes for segment, *_ in segments.segments) for form, segments in forms.items()
+        form: sum(segment.entry_bytes.nbytes for segment, *_ in segments.segments)
+        for form, segments in forms.items()
     }
     smaller = sizes["packed"] / sizes["side by side"]
     each = ", ".join(f"{form} {size / n_entries:.2f}" for form, size in sizes.items())
     print(f"{n_entries:,} entries, bytes each: {each}; {smaller:.0%}")
-    h, n_labels = first.sites.h, len(first.labels)
+    h = first.sites.h
+    n_labels = len(first.labels)
     queries = zipf_stream(N_QUERIES * h, len(first.vocabulary), seed=10**6).reshape(N_QUERIES, h)
     labels = zipf_stream(N_QUERIES, n_labels, seed=5)
-    weights, columns, divisor = np.ones(len(first.sites.positions)), Columns(None, n_labels), np.ones(1)
+    weights = np.ones(len(first.sites.positions))
+    columns = Columns(None, n_labels)
+    divisor = np.ones(1)
     questions: dict[str, Any] = {
-        "the best label": lambda segments, i: segments.winners(queries[i : i + 1], weights, [], columns, divisor),
+        "the best label": lambda segments, i: segments.winners(
+            queries[i : i + 1], weights, [], columns, divisor
+        ),
         "the count of one label at each site": lambda segments, i: segments.counts(
             queries[i : i + 1], labels[i : i + 1]
         ),
@@ -69,7 +80,9 @@ def main(folder: str) -> None:
         medians = {form: median(own) for form, own in times.items()}
         ratio = medians["packed"] / medians["side by side"]
         each = ", ".join(f"{form} {own:.0f}" for form, own in medians.items())
-        print(f"{name}, median us: {each}; ratio {ratio:.2f}; {differ} of {N_QUERIES} answers differ")
+        print(
+            f"{name}, median us: {each}; ratio {ratio:.2f}; {differ} of {N_QUERIES} answers differ"
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Plans held against what happens: 60 of them, each made from 10,000 examples and then carried out on all the data.
+"""Plans held against what happens: 60 of them, each made from 10,000 examples and then carried out
+on all the data.
 
-Four shapes of data: the paper's WikiText-2 task, and three synthetic ones with tokens of a Zipf law. For each shape,
-three draws of the data (each with its own seed of the estimator) and five goals: a budget of a quarter, a third and a
-half of the sparse exact table, and an agreement of 97 % and of 99 %. The planner sees 10,000 examples, their full
-number and the number of labels. Then the planned estimator learns all examples, and its state, its agreement with the
-exact classifier on unambiguous test queries and its certified share are measured.
+Four shapes of data: the paper's WikiText-2 task, and three synthetic ones with tokens of a Zipf
+law. For each shape, three draws of the data (each with its own seed of the estimator) and five
+goals: a budget of a quarter, a third and a half of the sparse exact table, and an agreement of 97 %
+and of 99 %. The planner sees 10,000 examples, their full number and the number of labels. Then the
+planned estimator learns all examples, and its state, its agreement with the exact classifier on
+unambiguous test queries and its certified share are measured.
 
     python benchmarks/plans.py --data FOLDER [--draws 3] [--json]
 """
@@ -22,7 +24,14 @@ import numpy as np
 from hammemo import MemoryClassifier
 from hammemo.memories import Exact, Gaussian
 from hammemo.paper.experiments.measuring import Row, cells, generator, heading, table
-from hammemo.paper.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
+from hammemo.paper.experiments.wikitext import (
+    LONGEST,
+    N_TARGETS,
+    Judge,
+    Task,
+    build_task,
+    read_folder,
+)
 from hammemo.planning import plan
 from measures import options
 
@@ -56,8 +65,9 @@ class PlanData:
 class Shape:
     """Synthetic data: labels of one Zipf law, tokens of another.
 
-    With probability `dependence`, rising to that from zero over the positions, a token is drawn from the label's own
-    law, in which the ranks of all tokens are shuffled, and else from the law that all labels share.
+    With probability `dependence`, rising to that from zero over the positions, a token is drawn
+    from the label's own law, in which the ranks of all tokens are shuffled, and else from the law
+    that all labels share.
     """
 
     n: int
@@ -97,19 +107,26 @@ def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanDa
     rng = generator(seed, "plans, wikitext")
     stored = rng.permutation(task.candidate_positions("train"))[:n]
     asked = rng.permutation(task.candidate_positions("test"))[:QUERIES]
-    contexts, tokens = task.contexts, task.tokens
-    X, y = contexts["train"][stored, LONGEST - h :], tokens["train"][stored]
+    contexts = task.contexts
+    tokens = task.tokens
+    X = contexts["train"][stored, LONGEST - h :]
+    y = tokens["train"][stored]
     return PlanData(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
 
 
-def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
+def measured(
+    data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS
+) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(data.X, data.y)
-    judge = Judge.from_exact(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
+    # what was observed is not asked for
+    judge = Judge.from_exact(exact, data.queries, data.queries[:, 0])
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
     for goal in goals:
-        wanted: Row = {"budget": int(size / goal["exact_over"])} if "exact_over" in goal else dict(goal)
+        wanted: Row = (
+            {"budget": int(size / goal["exact_over"])} if "exact_over" in goal else dict(goal)
+        )
         wanted |= {"n_examples": len(data.X), "n_labels": data.n_labels, "random_state": seed}
         begun = time.process_time()
         planned = plan(data.X[rows], data.y[rows], **wanted)
@@ -128,7 +145,9 @@ def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GO
             "hit": chosen.agreement.low <= agreement <= chosen.agreement.high,
             "certified": certified,
             "predicted_certified": _interval(chosen.certified),
-            "certified_hit": None if chosen.certified is None else _inside(certified, chosen.certified),
+            "certified_hit": None
+            if chosen.certified is None
+            else _inside(certified, chosen.certified),
             "bytes": model.memory_.nbytes,
             "predicted_bytes": int(chosen.state_bytes.value),
             "exact_bytes": size,
@@ -141,7 +160,11 @@ def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GO
 
 
 def _goal_name(goal: dict[str, float]) -> str:
-    return f"1/{goal['exact_over']:g} of exact" if "exact_over" in goal else f"{100 * goal['agreement']:g} %"
+    return (
+        f"1/{goal['exact_over']:g} of exact"
+        if "exact_over" in goal
+        else f"{100 * goal['agreement']:g} %"
+    )
 
 
 def _interval(estimate: Any) -> list[float] | None:
@@ -162,7 +185,9 @@ def _gaussian_bytes(data: PlanData, option: Any) -> list[int]:
     return [int(option.state_bytes.value), fitted.memory_.nbytes]
 
 
-def all_rows(draws: Mapping[str, Callable[[int], PlanData]], seeds: range, *, shown: bool) -> list[Row]:
+def all_rows(
+    draws: Mapping[str, Callable[[int], PlanData]], seeds: range, *, shown: bool
+) -> list[Row]:
     rows = []
     for (name, draw), seed in product(draws.items(), seeds):
         for row in measured(draw(seed), seed):
@@ -235,7 +260,14 @@ NAMES = "shape | goal | planned | state, KiB (predicted) | predicted agreement, 
 def line(row: Row) -> str:
     low, value, high = (100 * figure for figure in row["predicted"])
     size = "same" if _as_predicted(row) else f"{row['predicted_bytes'] / row['bytes'] - 1:+.1%}"
-    shown = {**row, "kibibytes": row["bytes"] / 1024, "size": size, "low": low, "value": value, "high": high}
+    shown = {
+        **row,
+        "kibibytes": row["bytes"] / 1024,
+        "size": size,
+        "low": low,
+        "value": value,
+        "high": high,
+    }
     return cells(
         "| {shape} | {goal} | {memory} | {kibibytes:.0f} ({size}) | {value:.2f} ({low:.2f} to {high:.2f}) | "
         "{percent:.2f} | {hit:yes/NO} | {cpu_seconds:.1f} |",
@@ -248,7 +280,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3, help="draws of each shape")
     given = parser.parse_args()
     task = build_task(read_folder(given.data))
-    draws: dict[str, Callable[[int], PlanData]] = {"wikitext-2": lambda seed: wikitext_draw(task, seed)}
+    draws: dict[str, Callable[[int], PlanData]] = {
+        "wikitext-2": lambda seed: wikitext_draw(task, seed)
+    }
     draws |= {name: shape.draw for name, shape in SHAPES.items()}
     if not given.json:
         print(heading(NAMES))

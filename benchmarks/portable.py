@@ -1,12 +1,14 @@
-"""The same predictor in hammemo, torch and ONNX Runtime: labels that differ, and questions a second of one core.
+"""The same predictor in hammemo, torch and ONNX Runtime: labels that differ, and questions a second
+of one core.
 
     python benchmarks/portable.py --data ../shared/wikitext-2
     python benchmarks/portable.py --data ../shared/wikitext-2 --json
 
-The task is the paper's: WikiText-2, contexts of 8 tokens, all 92,282 questions of the test text. Tokens are the numbers
-of words. Labels must be the same: a difference makes the command fail, except for Gaussian codes, whose products are
-sums of float32 in another order; their graphs know all words. The time is the processor's, in batches of 4,096 contexts
-and for one context, the best of the repeats. One thread each.
+The task is the paper's: WikiText-2, contexts of 8 tokens, all 92,282 questions of the test text.
+Tokens are the numbers of words. Labels must be the same: a difference makes the command fail,
+except for Gaussian codes, whose products are sums of float32 in another order; their graphs know
+all words. The time is the processor's, in batches of 4,096 contexts and for one context, the best
+of the repeats. One thread each.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def rate(answer: Callable[[Any], Any], X: Any, batch: int, repeats: int) -> floa
     """Return the best number of contexts a second."""
     part = X[: max(batch, 200 if batch == 1 else 8 * BATCH)]
     batches = [part[start : start + batch] for start in range(0, len(part), batch)]
-    return len(part) / min(seconds(lambda: [answer(one) for one in batches]) for _ in range(repeats))
+    return len(part) / min(
+        seconds(lambda: [answer(one) for one in batches]) for _ in range(repeats)
+    )
 
 
 def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
@@ -64,7 +68,9 @@ def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
     predictor.to_onnx(folder / "graph.onnx")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(folder / "graph.onnx"), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(folder / "graph.onnx"), options, providers=["CPUExecutionProvider"]
+    )
 
     def in_torch(X: Any) -> Any:
         with torch.no_grad():
@@ -80,22 +86,34 @@ def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
 def raced(task: Any, queries: Any, repeats: int) -> list[Row]:
     """Return one row for each model and runtime."""
     chosen = task.candidate_positions("train")
-    X, y = task.contexts["train"][chosen, -H:].astype(np.int64), task.tokens["train"][chosen]
+    X = task.contexts["train"][chosen, -H:].astype(np.int64)
+    y = task.tokens["train"][chosen]
     rows = []
     for name, (kernel, memory, vote, form) in MODELS.items():
         model = MemoryClassifier(kernel, memory, vote, random_state=0).fit(X, y)
-        # The library makes the code of a token that it has not met; a graph has those that it was given.
+        # The library makes the code of a token that it has not met; a graph has those that it was
+        # given.
         known = range(len(task.vocabulary)) if isinstance(memory, Gaussian) else None
         predictor = model.compile(form, known)
         with tempfile.TemporaryDirectory() as folder:
             answers = runtimes(predictor, Path(folder))
             expected = predictor.predict(queries)
             for runtime, answer in answers.items():
-                found = np.concatenate([answer(queries[i : i + BATCH]) for i in range(0, len(queries), BATCH)])
+                found = np.concatenate(
+                    [answer(queries[i : i + BATCH]) for i in range(0, len(queries), BATCH)]
+                )
                 other = int((found != expected).sum())
                 rates = {"in batches/s": BATCH, "single/s": 1}
-                row: Row = {"model": name, "runtime": runtime, "questions": len(queries), "differ": other}
-                rows.append(row | {name: rate(answer, queries, size, repeats) for name, size in rates.items()})
+                row: Row = {
+                    "model": name,
+                    "runtime": runtime,
+                    "questions": len(queries),
+                    "differ": other,
+                }
+                rows.append(
+                    row
+                    | {name: rate(answer, queries, size, repeats) for name, size in rates.items()}
+                )
                 print(f"{name}, {runtime}: {other} differ", file=sys.stderr)
     return rows
 
@@ -106,7 +124,9 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     task = build_task(read_folder(given.data))
-    queries = task.contexts["test"][task.candidate_positions("test"), -H:].astype(np.int64)[: given.queries]
+    queries = task.contexts["test"][task.candidate_positions("test"), -H:].astype(np.int64)[
+        : given.queries
+    ]
     rows = raced(task, np.ascontiguousarray(queries), given.repeats)
     print(json.dumps(rows) if given.json else "\n".join(table(rows)))
     return int(any(row["differ"] for row in rows if not row["model"].startswith("Gaussian")))

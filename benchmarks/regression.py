@@ -1,20 +1,23 @@
-"""Tables with a number to predict: ours by default beside other learners, each with its defaults and one thread.
+"""Tables with a number to predict: ours by default beside other learners, each with its defaults
+and one thread.
 
     python -m benchmarks.regression --data FOLDER [--sets wage airfare] [--learners ours LightGBM] [--json FILE]
     python -m benchmarks.regression --show FILE
     python -m benchmarks.regression --data FOLDER --by-time | --wrong [--sets diabetes wage]
     python -m benchmarks.regression --made-up 1000000
 
-FOLDER holds CSV files with a header, the target in the column ``target``. Files below 4,000 rows are judged by three
-shuffled folds, the others by one split with a quarter for testing. Printed are RMSE and MAE, both divided by the
-standard deviation of the training targets, the pinball loss at .1, .5 and .9, the coverage of 80 % intervals, and the
-processor seconds of a fit; then geometric means of the ratios of ours to each other learner. A run that was stopped
-goes on where it was: what ``--json`` holds is not measured again. A learner that is not installed is left out.
+FOLDER holds CSV files with a header, the target in the column ``target``. Files below 4,000 rows
+are judged by three shuffled folds, the others by one split with a quarter for testing. Printed are
+RMSE and MAE, both divided by the standard deviation of the training targets, the pinball loss at
+.1, .5 and .9, the coverage of 80 % intervals, and the processor seconds of a fit; then geometric
+means of the ratios of ours to each other learner. A run that was stopped goes on where it was: what
+``--json`` holds is not measured again. A learner that is not installed is left out.
 
-``--by-time`` takes bikeshare in the order of month, day and hour: the last quarter is for testing. ``--wrong`` makes a
-tenth of the training targets five standard deviations too high, forgets these rows, and refits: of the RMSE that they
-cost, printed is the share that `forget` alone wins back. ``--made-up`` takes a table of eight numbers with that many
-rows, and prints the peak of memory above that of the table, too; the choice is made by the rows that a model keeps.
+``--by-time`` takes bikeshare in the order of month, day and hour: the last quarter is for testing.
+``--wrong`` makes a tenth of the training targets five standard deviations too high, forgets these
+rows, and refits: of the RMSE that they cost, printed is the share that `forget` alone wins back.
+``--made-up`` takes a table of eight numbers with that many rows, and prints the peak of memory
+above that of the table, too; the choice is made by the rows that a model keeps.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
@@ -75,7 +79,9 @@ class Categories:
         X = X.copy()
         for name, values in self.values.items():
             names = X[name].astype(str)
-            X[name] = pd.Categorical(names.where(names.isin(values) & X[name].notna()), categories=values)
+            X[name] = pd.Categorical(
+                names.where(names.isin(values) & X[name].notna()), categories=values
+            )
         return as_numbers(X)
 
 
@@ -87,7 +93,8 @@ class EarlyStopping(Categories):
         from lightgbm import early_stopping
 
         inside, outside = train_test_split(np.arange(len(y)), test_size=0.1, random_state=0)
-        held_out, stop = [(X.iloc[outside], y[outside])], [early_stopping(50, verbose=False)]
+        held_out = [(X.iloc[outside], y[outside])]
+        stop = [early_stopping(50, verbose=False)]
         self.learner.set_params(learning_rate=0.05, n_estimators=2000)
         self.learner.fit(X.iloc[inside], y[inside], eval_set=held_out, callbacks=stop)
 
@@ -101,7 +108,11 @@ class CatBoosted(Categories):
 
     def given(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the frame with names as strings."""
-        return as_numbers(X.assign(**{name: X[name].where(X[name].notna(), "?").astype(str) for name in self.values}))
+        return as_numbers(
+            X.assign(
+                **{name: X[name].where(X[name].notna(), "?").astype(str) for name in self.values}
+            )
+        )
 
 
 class Arrays(Categories):
@@ -177,15 +188,26 @@ def read_table(path: Path) -> Table:
 def in_time(table: Table) -> Table:
     """Return bikeshare in the order of time, of which the first three quarters are for training."""
     name, X, y = table
-    order = X.assign(row=np.arange(len(y))).sort_values(["mnth", "day", "hr"], kind="stable").row.to_numpy()
+    order = (
+        X.assign(row=np.arange(len(y)))
+        .sort_values(["mnth", "day", "hr"], kind="stable")
+        .row.to_numpy()
+    )
     return f"{name}, by time", X.iloc[order].reset_index(drop=True), y[order]
 
 
 def made_up(rows: int) -> Table:
-    """Return eight numbers; the target is a sum of waves, a product and a step, with noise of .3 of its deviation."""
+    """Return eight numbers; the target is a sum of waves, a product and a step, with noise of .3 of
+    its deviation.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + MADE_UP_TEST_ROWS, 8)).round(4)
-    clean = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] * x[:, 2] + np.where(x[:, 3] > x[:, 4], 1.0, -1.0) + 0.3 * x[:, 5]
+    clean = (
+        np.sin(2 * x[:, 0])
+        + 0.5 * x[:, 1] * x[:, 2]
+        + np.where(x[:, 3] > x[:, 4], 1.0, -1.0)
+        + 0.3 * x[:, 5]
+    )
     y = clean / clean.std() + rng.normal(scale=0.3, size=len(x))
     return f"made up, {rows:,}", pd.DataFrame(x, columns=[f"x{j}" for j in range(8)]), y
 
@@ -196,15 +218,24 @@ def peak() -> float:
 
 
 def recovered(table: Table) -> Row:
-    """Return RMSE with wrong targets, without them after `forget`, and after a refit: means over folds."""
+    """Return RMSE with wrong targets, without them after `forget`, and after a refit: means over
+    folds.
+    """
     name, X, y = table
     found = []
     for train, test in splits(len(y)):
         wrong = np.random.default_rng(0).random(len(train)) < 0.1
-        bad, scale, asked = train[wrong], y[train].std(), X.iloc[test]
+        bad = train[wrong]
+        scale = y[train].std()
+        asked = X.iloc[test]
         targets = y[train] + 5 * scale * wrong
 
-        def error(model: MemoryRegressor, asked: pd.DataFrame = asked, test: Any = test, scale: Any = scale) -> float:
+        def error(
+            model: MemoryRegressor,
+            asked: pd.DataFrame = asked,
+            test: Any = test,
+            scale: Any = scale,
+        ) -> float:
             return float(np.sqrt(np.mean((y[test] - model.predict(asked)) ** 2)) / scale)
 
         model = MemoryRegressor().fit(X.iloc[train], targets)
@@ -223,30 +254,59 @@ def measured(table: Table, learner: str, given_splits: list[Any] | None = None) 
     for train, test in given_splits or splits(len(y)):
         model = LEARNERS[learner]()
         took = seconds(model.fit, X.iloc[train], y[train])
-        errors, scale = y[test] - model.predict(X.iloc[test]), y[train].std()
+        errors = y[test] - model.predict(X.iloc[test])
+        scale = y[train].std()
         pinball = coverage = np.nan
         if isinstance(model, MemoryRegressor):
             above = y[test][:, None] - model.predict_quantiles(X.iloc[test], LEVELS)
-            pinball = np.maximum(np.array(LEVELS) * above, (np.array(LEVELS) - 1) * above).mean() / scale
+            pinball = (
+                np.maximum(np.array(LEVELS) * above, (np.array(LEVELS) - 1) * above).mean() / scale
+            )
             coverage = ((above[:, 0] >= 0) & (above[:, 2] <= 0)).mean()
-        found.append([np.sqrt(np.mean(errors**2)) / scale, np.abs(errors).mean() / scale, pinball, coverage, took])
+        found.append(
+            [
+                np.sqrt(np.mean(errors**2)) / scale,
+                np.abs(errors).mean() / scale,
+                pinball,
+                coverage,
+                took,
+            ]
+        )
     rmse, mae, pinball, coverage, took = np.mean(found, axis=0).tolist()
-    told = {name: None if np.isnan(one) else one for name, one in (("pinball", pinball), ("coverage", coverage))}
-    return {"set": name, "learner": learner, "rows": len(y), "rmse": rmse, "mae": mae, **told, "fit_seconds": took}
+    told = {
+        name: None if np.isnan(one) else one
+        for name, one in (("pinball", pinball), ("coverage", coverage))
+    }
+    return {
+        "set": name,
+        "learner": learner,
+        "rows": len(y),
+        "rmse": rmse,
+        "mae": mae,
+        **told,
+        "fit_seconds": took,
+    }
 
 
 def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return how ours stands beside the others: geometric means of ratios, and how often ours is lower."""
+    """Return how ours stands beside the others: geometric means of ratios, and how often ours is
+    lower.
+    """
     lines = []
     for learner in LEARNERS:
-        both = [(row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row]
+        both = [
+            (row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row
+        ]
         if learner == "ours" or not both:
             continue
         rmse, mae, price = (
-            np.array([ours[name] / theirs[name] for ours, theirs in both]) for name in ("rmse", "mae", "fit_seconds")
+            np.array([ours[name] / theirs[name] for ours, theirs in both])
+            for name in ("rmse", "mae", "fit_seconds")
         )
         large = np.array([ours["rows"] >= ONE_SPLIT_ROWS for ours, _ in both])
-        of_large = f", {np.median(price[large]):.1f} in the median of larger tables" if large.any() else ""
+        of_large = (
+            f", {np.median(price[large]):.1f} in the median of larger tables" if large.any() else ""
+        )
         lines.append(
             f"ours beside {learner}, {len(both)} sets: RMSE x {np.exp(np.log(rmse).mean()):.3f} (lower on "
             f"{(rmse < 1).sum()}), MAE x {np.exp(np.log(mae).mean()):.3f}; a fit takes {np.median(price):.1f} times "
@@ -254,7 +314,9 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         )
     covered = [row["ours"]["coverage"] for row in sets.values() if "ours" in row]
     if covered:
-        lines.append(f"80 % intervals cover {np.mean(covered):.3f}, from {min(covered):.3f} to {max(covered):.3f}")
+        lines.append(
+            f"80 % intervals cover {np.mean(covered):.3f}, from {min(covered):.3f} to {max(covered):.3f}"
+        )
     return lines
 
 
@@ -267,7 +329,11 @@ def special(given: Any) -> None:
                 told = "{set} | {wrong:.3f} | {forgotten:.3f} | {refitted:.3f} | {won_back:.0%}"
                 print(f"| {cells(told, recovered(read_table(path)))} |", flush=True)
         return
-    table = made_up(given.made_up) if given.made_up else in_time(read_table(given.data / "bikeshare.csv"))
+    table = (
+        made_up(given.made_up)
+        if given.made_up
+        else in_time(read_table(given.data / "bikeshare.csv"))
+    )
     n = len(table[2])
     first = given.made_up or 3 * n // 4
     print(heading(f"{NAMES} | MiB"))
@@ -285,23 +351,35 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
+    parser.add_argument(
+        "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
+    )
     parser.add_argument("--by-time", action="store_true", help="bikeshare in the order of time")
-    parser.add_argument("--wrong", action="store_true", help="what forgetting wrong targets wins back")
-    parser.add_argument("--made-up", type=int, metavar="ROWS", help="a made-up table of so many rows")
+    parser.add_argument(
+        "--wrong", action="store_true", help="what forgetting wrong targets wins back"
+    )
+    parser.add_argument(
+        "--made-up", type=int, metavar="ROWS", help="a made-up table of so many rows"
+    )
     given = parser.parse_args()
     if given.data is None and not (given.show or given.made_up):
         parser.error("--data names the folder with the tables")
     if given.made_up or given.by_time or given.wrong:
         special(given)
         return
-    paths = [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+    paths = (
+        [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+    )
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(NAMES))
     for path in paths:
         for learner in given.learners:
-            if (given.sets and path.stem not in given.sets) or kept.find(set=path.stem, learner=learner):
+            if (given.sets and path.stem not in given.sets) or kept.find(
+                set=path.stem, learner=learner
+            ):
                 continue
             try:
                 row = kept.add(measured(read_table(path), learner))
@@ -310,7 +388,9 @@ def main() -> None:
             print(f"| {cells(CELLS, row)} |", flush=True)
     sets = by_set(kept.rows)
     if given.show:
-        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+        print(
+            "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
+        )
     print("\n" + "\n".join(comparisons(sets)))
 
 

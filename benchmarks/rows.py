@@ -1,25 +1,27 @@
-"""Is a model a function of the rows it holds? Random histories, each against `fit` of the rows that are left.
+"""Is a model a function of the rows it holds? Random histories, each against a new fit.
 
     python benchmarks/rows.py [--histories 1000] [--first 0] [--json]
 
-A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge` of models that
-chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of columns, labels, weights, missing
-values, memories, votes, kernels and seeds; some tables hold rows that were made to have equal hashes. A third of the
-tables leave it to the rows which columns are numbers, in arrays, in data frames or in tables of Arrow: batches may hold
-missing values or whole numbers only where others hold fractions or dates. Some dates have a zone, some categories an
-order, and some columns of Arrow are dictionaries with nulls. At the end
-`refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
-left, in another order. What is declared (the type of the labels) is the same for both.
+A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge`
+of models that chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of
+columns, labels, weights, missing values, memories, votes, kernels and seeds; some tables hold rows
+that were made to have equal hashes. A third of the tables leave it to the rows which columns are
+numbers, in arrays, in data frames or in tables of Arrow: batches may hold missing values or whole
+numbers only where others hold fractions or dates. Some dates have a zone, some categories an order,
+and some columns of Arrow are dictionaries with nulls. At the end `refit()` is called, and the file
+of the model is compared with that of a model that `fit` makes of the rows that are left, in another
+order. What is declared (the type of the labels) is the same for both.
 
 Some histories are of models of numbers, in every form of table that those of labels have.
 
-Some histories are of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and `fit_stream` of the documents
-that are left. Some are of documents in cases, which come in several batches and are forgotten by their events or ids.
-Four of ten go through engines, the command line or a server (``rows_elsewhere.py``).
+Some histories are of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and
+`fit_stream` of the documents that are left. Some are of documents in cases, which come in several
+batches and are forgotten by their events or ids. Four of ten go through engines, the command line
+or a server (``rows_elsewhere.py``).
 
-Printed are how many histories there were of each kind and way, how many files differ and in which parts of the digest,
-and exceptions. A history is decided by its number: ``--histories 1 --first NUMBER`` runs it again. The exit code is 1
-if one of them fails.
+Printed are how many histories there were of each kind and way, how many files differ and in which
+parts of the digest, and exceptions. A history is decided by its number: ``--histories 1 --first
+NUMBER`` runs it again. The exit code is 1 if one of them fails.
 """
 
 from __future__ import annotations
@@ -95,11 +97,18 @@ _VALUES: dict[str, list[Any]] = {
     "large": [2**62, 2**53 + 1, 2**53, -(2**63) + 1],
     "late": [*[None] * 6, 1, 2, 3, 0.5],
     "dates": [*[None] * 3, *(datetime(2026, 1, day, day) for day in range(1, 9))],
-    "aware": [*[None] * 3, *(datetime(2026, 3, 26 + day, 3 * day, tzinfo=_BERLIN) for day in range(6))],
+    "aware": [
+        *[None] * 3,
+        *(datetime(2026, 3, 26 + day, 3 * day, tzinfo=_BERLIN) for day in range(6)),
+    ],
     "coded": [None, "a", "b", "ü"],
     "ordered": [None, "S", "M", "L"],
 }
-"""Of aware dates some are of the days between which the clock is changed; the others are of Arrow and of pandas."""
+"""Values of each kind of column.
+
+The clock changes between some of the aware dates. Coded columns are dictionaries of Arrow, ordered
+ones categories of pandas.
+"""
 
 _NUMBERS = ("integers", "floats", "measures", "large")
 """The kinds that may be columns of numbers."""
@@ -110,7 +119,7 @@ _IN_FRAMES: dict[str, tuple[str, ...]] = {
     "pandas": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "ordered"),
     "Arrow": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "coded"),
 }
-"""The kinds that have one type in a data frame, or in a table of Arrow; missing values are of no type."""
+"""The kinds that have one type in a data frame, or in a table of Arrow."""
 
 _LABELS: dict[str, list[Any]] = {
     "integers": [0, 1, 2, -5],
@@ -145,15 +154,20 @@ Held = list[tuple[list[Any], Any]]
 
 
 def rows_of_equal_hash(seed: int) -> list[list[int]]:
-    """Return two rows of two integers whose hashes are equal under a seed: the second token of one is made for it."""
+    """Return two rows of two integers whose hashes are equal under a seed.
 
-    def hashed(value: int) -> int:
+    The second token of one is computed from the hash that it must have.
+    """
+
+    def hash_integer(value: int) -> int:
         return int(hash_numbers(np.array([value], np.int64).view(np.uint64), seed)[0])
 
     start = key_words(seed, "example")[0]
-    other = mix_one(start ^ hashed(1)) ^ mix_one(start ^ hashed(7)) ^ hashed(2)
-    made = unhash_numbers(np.array([other], np.uint64), seed).view(np.int64)
-    return [[1, 2], [7, int(made[0])]]
+    second_hash = (
+        mix_one(start ^ hash_integer(1)) ^ mix_one(start ^ hash_integer(7)) ^ hash_integer(2)
+    )
+    second_token = unhash_numbers(np.array([second_hash], np.uint64), seed).view(np.int64)
+    return [[1, 2], [7, int(second_token[0])]]
 
 
 class History:
@@ -171,8 +185,18 @@ class History:
     kinds: Sequence[str] = ()
     configurations = CONFIGURATIONS
     steps: tuple[str, ...] = (
-        *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label"),
-        *("merge", "unmerge", "refit", "pickled", "saved"),
+        "fit",
+        "partial_fit",
+        "partial_fit",
+        "learn_one",
+        "forget",
+        "forget_one",
+        "forget_label",
+        "merge",
+        "unmerge",
+        "refit",
+        "copy_by_pickle",
+        "save_and_load",
     )
 
     def __init__(self, number: int) -> None:
@@ -182,7 +206,7 @@ class History:
         self.params = self.configurations[self.name]
         self.draw_kinds()
         self.held: Held = []
-        self.lived: list[str] = []
+        self.steps_done: list[str] = []
         self.merged: list[tuple[Any, Held]] = []
         self.model: Any = self.estimator(**self.params)
 
@@ -191,61 +215,80 @@ class History:
         self.numeric = ("none", "asked", "auto")[int(self.rng.integers(3))]
         self.as_frame = self.numeric == "auto" and self.rng.random() < 0.5
         self.frames = ("pandas", "Arrow")[int(self.rng.integers(2))]
-        known = list(_IN_FRAMES[self.frames])
+        possible_kinds = list(_IN_FRAMES[self.frames])
         if not self.as_frame:
-            known = [kind for kind in _VALUES if kind not in _TIMES or self.numeric == "auto"]
+            possible_kinds = [
+                kind for kind in _VALUES if kind not in _TIMES or self.numeric == "auto"
+            ]
         if self.numeric == "auto" and not isinstance(self.params.get("kernel"), str):
-            known = [k for k in known if k != "missing"]  # a string after whole numbers would be refused
-        self.kinds = [known[k] for k in self.rng.integers(0, len(known), self.rng.integers(2, 6))]
+            # a string after whole numbers would be refused
+            possible_kinds = [k for k in possible_kinds if k != "missing"]
+        self.kinds = [
+            possible_kinds[k]
+            for k in self.rng.integers(0, len(possible_kinds), self.rng.integers(2, 6))
+        ]
         self.labels = _LABELS[list(_LABELS)[int(self.rng.integers(len(_LABELS)))]]
         self.size = int(self.rng.choice([3, 20, 60, 150, 300]))
         self.equal_hashes = self.rng.random() < 0.1
         if self.equal_hashes:
-            self.kinds, self.as_frame = ["integers", "integers"], False
+            self.kinds = ["integers", "integers"]
+            self.as_frame = False
         numbers = [j for j, kind in enumerate(self.kinds) if kind in _NUMBERS]
-        self.params = {**self.params, "numeric": numbers if self.numeric == "asked" else self.numeric}
+        numeric = numbers if self.numeric == "asked" else self.numeric
+        self.params = {**self.params, "numeric": numeric}
 
     def run(self) -> list[str]:
-        """Live through it; return the parts of the digest that differ from those of a fresh model, "file" if any."""
-        self.lived.append("partial_fit" if self.rng.random() < 0.5 else "fit")
-        self.learn(self.lived[0])
+        """Take all steps; return in what the model differs from a new one, as `compare` does."""
+        self.steps_done.append("partial_fit" if self.rng.random() < 0.5 else "fit")
+        self.learn(self.steps_done[0])
         for step in self.rng.choice(self.steps, int(self.rng.integers(1, 8))).tolist():
-            self.lived.append(step)
+            self.steps_done.append(step)
             if step in ("fit", "partial_fit"):
                 self.learn(step)
             else:
                 getattr(self, step)()
         return self.differences()
 
-    def drawn(self) -> Held:
-        """Return random rows."""
+    def draw_rows(self) -> Held:
+        """Draw rows; most labels depend on the first and the last value."""
         n = int(self.rng.integers(1, self.size + 1))
-        rows = [[_VALUES[k][int(self.rng.integers(len(_VALUES[k])))] for k in self.kinds] for _ in range(n)]
+        rows = [[self._draw_value(kind) for kind in self.kinds] for _ in range(n)]
         if self.equal_hashes:
             rows += rows_of_equal_hash(int(self.params.get("random_state", 0)))
-        drawn = []
+        labelled_rows: Held = []
         for row in rows:
-            told = len(repr(row[0])) + 3 * len(repr(row[-1])) if self.rng.random() < 0.8 else self.rng.integers(99)
-            drawn.append((row, self.labels[int(told) % len(self.labels)]))
-        return drawn
+            if self.rng.random() < 0.8:
+                number = len(repr(row[0])) + 3 * len(repr(row[-1]))
+            else:
+                number = int(self.rng.integers(99))
+            labelled_rows.append((row, self.labels[number % len(self.labels)]))
+        return labelled_rows
+
+    def _draw_value(self, kind: str) -> Any:
+        values = _VALUES[kind]
+        return values[int(self.rng.integers(len(values)))]
 
     def learn(self, how: str) -> None:
         """Fit or learn more rows, some with weights."""
-        rows = self.drawn()
-        weights = self.rng.integers(0, 3, len(rows)) if self.rng.random() < 0.3 else np.ones(len(rows), np.int64)
-        weights[0] = max(weights[0], 1)
+        rows = self.draw_rows()
+        weights = np.ones(len(rows), np.int64)
+        if self.rng.random() < 0.3:
+            weights = self.rng.integers(0, 3, len(rows))
+        weights[0] = max(weights[0], 1)  # at least one row is learned
         if how == "fit":
-            self.held, self.merged = [], []
-        getattr(self.model, how)(*self.given(rows), sample_weight=weights)
-        self.held += [row for row, times in zip(rows, weights.tolist(), strict=True) for _ in range(times)]
+            self.held = []
+            self.merged = []
+        getattr(self.model, how)(*self.as_user_gives(rows), sample_weight=weights)
+        for row, weight in zip(rows, weights.tolist(), strict=True):
+            self.held += [row] * weight
 
     def learn_one(self) -> None:
         """Learn one row."""
-        row = self.drawn()[0]
+        row = self.draw_rows()[0]
         if not self.as_frame and not set(_TIMES).intersection(self.kinds):
             self.model.learn_one(*row)
         else:  # `learn_one` decides no kinds, and takes a row for a list
-            self.model.partial_fit(*self.given([row]))
+            self.model.partial_fit(*self.as_user_gives([row]))
         self.held.append(row)
 
     def forget(self) -> None:
@@ -262,21 +305,24 @@ class History:
 
     def _forget(self, places: set[int]) -> None:
         self.take_back([self.held[i] for i in sorted(places)])
-        self.held, self.merged = [row for i, row in enumerate(self.held) if i not in places], []
+        self.held = [row for i, row in enumerate(self.held) if i not in places]
+        self.merged = []
 
     def take_back(self, rows: Held) -> None:
         """Let the model forget rows."""
-        self.model.forget(*self.given(rows))
+        self.model.forget(*self.as_user_gives(rows))
 
-    def given(self, rows: Held) -> tuple[Any, Any]:
+    def as_user_gives(self, rows: Held) -> tuple[Any, Any]:
         """Return rows and labels as a user gives them."""
-        X, y = _given(rows)
+        X, y = _to_arrays(rows)
         if not self.as_frame:
             return X, y
         if self.frames == "Arrow":
             columns = {f"c{j}": pa.array(column.tolist()) for j, column in enumerate(X.T)}
-            coded = {f"c{j}": columns[f"c{j}"].dictionary_encode() for j, k in enumerate(self.kinds) if k == "coded"}
-            return pa.table({**columns, **coded}), y
+            for j, kind in enumerate(self.kinds):
+                if kind == "coded":
+                    columns[f"c{j}"] = columns[f"c{j}"].dictionary_encode()
+            return pa.table(columns), y
         frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).infer_objects()
         for j, kind in enumerate(self.kinds):
             if kind == "ordered":
@@ -286,44 +332,48 @@ class History:
     def forget_one(self) -> None:
         """Forget one row."""
         if self.held:
-            self.model.forget_one(*self.held.pop(int(self.rng.integers(len(self.held)))))
+            row, label = self.held.pop(int(self.rng.integers(len(self.held))))
+            self.model.forget_one(row, label)
             self.merged = []
 
     def merge(self) -> None:
         """Add a model that has chosen by rows of its own."""
-        rows = self.drawn()
-        other = self.fitted(rows)
-        self.model = self.model + other if self.rng.random() < 0.5 else self.model.merge(other)
+        rows = self.draw_rows()
+        other = self.fit_new(rows)
+        if self.rng.random() < 0.5:
+            self.model = self.model + other
+        else:
+            self.model.merge(other)
         self.held += rows
         self.merged.append((other, rows))
 
-    def fitted(self, rows: Held) -> Any:
+    def fit_new(self, rows: Held) -> Any:
         """Return a new model of these rows."""
-        return self.estimator(**self.params).fit(*self.given(rows))
+        return self.estimator(**self.params).fit(*self.as_user_gives(rows))
 
     def unmerge(self) -> None:
         """Subtract the model that was added last, unless rows were forgotten since."""
         if self.merged:
             other, rows = self.merged.pop()
             self.model.unmerge(other)
-            gone = Counter(repr(row) for row in rows)
-            kept = []
+            n_removed = Counter(repr(row) for row in rows)
+            remaining = []
             for row in self.held:
-                if gone[repr(row)]:
-                    gone[repr(row)] -= 1
+                if n_removed[repr(row)]:
+                    n_removed[repr(row)] -= 1
                 else:
-                    kept.append(row)
-            self.held = kept
+                    remaining.append(row)
+            self.held = remaining
 
     def refit(self) -> None:
         """Choose again, or fit the weights only."""
         self.model.refit("weights" if self.rng.random() < 0.3 else "all")
 
-    def pickled(self) -> None:
+    def copy_by_pickle(self) -> None:
         """Go on with a copy."""
         self.model = pickle.loads(pickle.dumps(self.model))  # noqa: S301  (its own)
 
-    def saved(self) -> None:
+    def save_and_load(self) -> None:
         """Go on with what a file holds."""
         with tempfile.TemporaryDirectory() as folder:
             save(self.model, Path(folder) / "model")
@@ -332,19 +382,23 @@ class History:
     def differences(self) -> list[str]:
         """Compare with a fresh model of the rows that are held, in another order."""
         self.model.refit()
-        again = [self.held[i] for i in self.rng.permutation(len(self.held))]
-        if not again and self.as_frame:
+        reordered_rows = [self.held[i] for i in self.rng.permutation(len(self.held))]
+        if not reordered_rows and self.as_frame:
             return []  # names of columns stay declared, and `open` declares none
-        fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
+        if reordered_rows:
+            fresh = self.fit_new(reordered_rows)
+        else:
+            fresh = MemoryClassifier(**self.params).open(self.model.n_features_in_)
         take_state(fresh, fresh.state.with_changes(target_dtype=self.model.label_dtype_))
         return self.compare(fresh)
 
     def compare(self, fresh: Any) -> list[str]:
         """Return "file" and the parts of the digest in which the model differs from a fresh one."""
-        if _file(self.model) == _file(fresh):
+        if _read_file_bytes(self.model) == _read_file_bytes(fresh):
             return []
-        mine, theirs = self.model.digest(parts=True), fresh.digest(parts=True)
-        return ["file", *(name for name in mine if mine[name] != theirs[name])]
+        digests = self.model.digest(parts=True)
+        fresh_digests = fresh.digest(parts=True)
+        return ["file", *(name for name in digests if digests[name] != fresh_digests[name])]
 
 
 class TargetHistory(History):
@@ -360,11 +414,12 @@ class TargetHistory(History):
         self.labels = _TARGETS[list(_TARGETS)[int(self.rng.integers(len(_TARGETS)))]]
 
     def differences(self) -> list[str]:
-        """Compare with a fresh model. A model of numbers declares nothing, so no rows have no twin."""
+        """Compare with a new model; without rows there is none, because nothing is declared."""
         self.model.refit()
         if not self.held:
             return []
-        return self.compare(self.fitted([self.held[i] for i in self.rng.permutation(len(self.held))]))
+        reordered_rows = [self.held[i] for i in self.rng.permutation(len(self.held))]
+        return self.compare(self.fit_new(reordered_rows))
 
 
 class DocumentHistory(History):
@@ -375,40 +430,61 @@ class DocumentHistory(History):
     as_frame = False
     configurations = DOCUMENTS
     steps: tuple[str, ...] = (
-        *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
-        *("merge", "unmerge", "refit", "pickled", "saved"),
+        "fit",
+        "partial_fit",
+        "partial_fit",
+        "learn_one",
+        "forget",
+        "forget_one",
+        "merge",
+        "unmerge",
+        "refit",
+        "copy_by_pickle",
+        "save_and_load",
     )
 
     def draw_kinds(self) -> None:
         """Draw what the tokens are, and how documents are cut into windows."""
-        self.h, self.size = int(self.rng.integers(1, 4)), int(self.rng.choice([3, 20, 80]))
+        self.h = int(self.rng.integers(1, 4))
+        self.size = int(self.rng.choice([3, 20, 80]))
         self.n_tokens = int(self.rng.choice([2, 8, 40, 400]))  # more than 256: a mixture
         self.as_token: Callable[[Any], Any] = (int, str)[int(self.rng.integers(2))]
         pad = None if self.rng.random() < 0.7 else self.as_token(10**6)
-        self.how: dict[str, Any] = {"short": "drop"} if self.rng.random() < 0.5 else {"short": "pad", "pad": pad}
+        self.how: dict[str, Any] = {"short": "pad", "pad": pad}
+        if self.rng.random() < 0.5:
+            self.how = {"short": "drop"}
         if self.rng.random() < 0.2:
-            self.how["classes"] = [self.as_token(token) for token in range(max(2, self.n_tokens // 2))]
+            self.how["classes"] = [
+                self.as_token(token) for token in range(max(2, self.n_tokens // 2))
+            ]
 
-    def drawn(self) -> Held:
+    def draw_rows(self) -> Held:
         """Return random documents, each with at least one window."""
         least = self.h + 1 if self.how["short"] == "drop" else 1
-        lengths = self.rng.integers(
-            least, least + int(self.rng.choice([4, 12, 150])), self.rng.integers(1, self.size + 1)
-        )
-        walks = [self.rng.integers(0, self.n_tokens) + np.cumsum(self.rng.integers(0, 3, n)) for n in lengths]
-        return [([self.as_token(token) for token in (walk % self.n_tokens).tolist()], None) for walk in walks]
+        spread = int(self.rng.choice([4, 12, 150]))
+        n_documents = self.rng.integers(1, self.size + 1)
+        documents: Held = []
+        for length in self.rng.integers(least, least + spread, n_documents):
+            start = self.rng.integers(0, self.n_tokens)
+            walk = start + np.cumsum(self.rng.integers(0, 3, length))
+            tokens = [self.as_token(token) for token in (walk % self.n_tokens).tolist()]
+            documents.append((tokens, None))
+        return documents
 
     def learn(self, how: str) -> None:
         """Fit or learn more documents."""
-        documents = self.drawn()
+        documents = self.draw_rows()
         if how == "fit":
-            self.held, self.merged = [], []
-        getattr(self.model, f"{how}_stream")([document for document, _ in documents], self.h, **self.how)
+            self.held = []
+            self.merged = []
+        fit = getattr(self.model, f"{how}_stream")
+        fit([document for document, _ in documents], self.h, **self.how)
         self.held += documents
 
     def learn_one(self) -> None:
         """Learn one row, and forget it."""
-        row, label = [self.as_token(1)] * self.h, self.as_token(0)
+        row = [self.as_token(1)] * self.h
+        label = self.as_token(0)
         self.model.learn_one(row, label).forget_one(row, label)
 
     def take_back(self, rows: Held) -> None:
@@ -420,14 +496,19 @@ class DocumentHistory(History):
         if self.held:
             self._forget({int(self.rng.integers(len(self.held)))})
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these documents."""
         documents = [document for document, _ in rows]
         return MemoryClassifier(**self.params).fit_stream(documents, self.h, **self.how)
 
     def differences(self) -> list[str]:
-        """Compare with a fresh model of the documents that are held; declared labels stay, so nothing has no twin."""
-        return super().differences() if self.held or "classes" not in self.how else []
+        """Compare with a new model of the documents that are held.
+
+        Without documents there is none if labels were declared, because these stay.
+        """
+        if not self.held and "classes" in self.how:
+            return []
+        return super().differences()
 
 
 class CaseHistory(DocumentHistory):
@@ -438,8 +519,20 @@ class CaseHistory(DocumentHistory):
 
     kind = "documents in cases"
     steps: tuple[str, ...] = (
-        *("partial_fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
-        *("forget_events", "forget_ids", "forget_ids", "merge", "unmerge", "refit", "pickled", "saved"),
+        "partial_fit",
+        "partial_fit",
+        "partial_fit",
+        "learn_one",
+        "forget",
+        "forget_one",
+        "forget_events",
+        "forget_ids",
+        "forget_ids",
+        "merge",
+        "unmerge",
+        "refit",
+        "copy_by_pickle",
+        "save_and_load",
     )
 
     def draw_kinds(self) -> None:
@@ -447,97 +540,112 @@ class CaseHistory(DocumentHistory):
         super().draw_kinds()
         self.as_id = (int, "u{}".format)[int(self.rng.integers(2))]
 
-    def drawn(self) -> Held:
+    def draw_rows(self) -> Held:
         """Return random documents of random cases, at most one of each."""
-        documents = super().drawn()
+        documents = super().draw_rows()
         ids = self.rng.choice(2 * self.size, len(documents), replace=False).tolist()
-        return [(document, self.as_id(case)) for (document, _), case in zip(documents, ids, strict=True)]
+        case_documents: Held = []
+        for (document, _), case in zip(documents, ids, strict=True):
+            case_documents.append((document, self.as_id(case)))
+        return case_documents
 
     def events(self, rows: Held) -> pd.DataFrame:
-        """Return the events of documents as a table, in any order; those of a case in the order of their times."""
-        places = [(case, token, time) for time, (document, case) in enumerate(rows) for token in document]
-        frame = pd.DataFrame(places, columns=["user", "item", "time"])
+        """Return the events of documents as a table, in any order; times give their order."""
+        events = [(case, token) for document, case in rows for token in document]
+        frame = pd.DataFrame(events, columns=["user", "item"])
         frame["time"] = np.arange(len(frame))
         return frame.sample(frac=1, random_state=int(self.rng.integers(2**31)))
 
-    def streamed(self, rows: Held) -> tuple[Any, dict[str, Any]]:
-        """Return documents as a user gives them, each case at most once: as a table, or as lists with ids."""
+    def choose_form(self, rows: Held) -> tuple[Any, dict[str, Any]]:
+        """Return documents, each case at most once, as a table or as lists with ids."""
         if self.rng.random() < 0.5:
             return self.events(rows), COLUMNS
         return [document for document, _ in rows], {"cases": [case for _, case in rows]}
 
     def learn(self, how: str) -> None:
         """Fit or learn more documents."""
-        rows = self.drawn()
+        rows = self.draw_rows()
         if how == "fit":
-            self.held, self.merged = [], []
-        tokens, names = self.streamed(rows)
+            self.held = []
+            self.merged = []
+        tokens, names = self.choose_form(rows)
         getattr(self.model, f"{how}_stream")(tokens, self.h, **names, **self.how)
         self.held += rows
 
     def take_back(self, rows: Held) -> None:
         """Let the model forget documents, each as it came."""
-        documents, ids = [document for document, _ in rows], [case for _, case in rows]
+        documents = [document for document, _ in rows]
+        ids = [case for _, case in rows]
         self.model.forget_stream(documents, cases=ids, **self.how)
 
     def forget_events(self) -> None:
         """Forget all events of some cases, given as one table."""
-        self._forget_cases(lambda gone, _: self.model.forget_stream(self.events(gone), **COLUMNS, **self.how))
+
+        def forget(rows: Held, _: list[Any]) -> None:
+            self.model.forget_stream(self.events(rows), **COLUMNS, **self.how)
+
+        self._forget_cases(forget)
 
     def forget_ids(self) -> None:
         """Forget some cases by their ids alone."""
         self._forget_cases(lambda _, ids: self.model.forget_cases(ids))
 
     def _forget_cases(self, forget: Callable[[Held, list[Any]], Any]) -> None:
-        known = sorted({case for _, case in self.held})
-        if known:
-            ids = self.rng.choice(np.array(known, object), int(self.rng.integers(1, len(known) + 1)), replace=False)
-            gone = set(ids.tolist())
-            forget([row for row in self.held if row[1] in gone], ids.tolist())
-            self.held, self.merged = [row for row in self.held if row[1] not in gone], []
+        cases = sorted({case for _, case in self.held})
+        if cases:
+            n = int(self.rng.integers(1, len(cases) + 1))
+            ids = self.rng.choice(np.array(cases, object), n, replace=False)
+            forgotten = set(ids.tolist())
+            forget([row for row in self.held if row[1] in forgotten], ids.tolist())
+            self.held = [row for row in self.held if row[1] not in forgotten]
+            self.merged = []
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these documents, as they came."""
-        documents, ids = [document for document, _ in rows], [case for _, case in rows]
+        documents = [document for document, _ in rows]
+        ids = [case for _, case in rows]
         return MemoryClassifier(**self.params).fit_stream(documents, self.h, cases=ids, **self.how)
 
 
-def _given(rows: Held) -> tuple[Any, Any]:
+def _to_arrays(rows: Held) -> tuple[Any, Any]:
     X = np.empty((len(rows), len(rows[0][0])), object)
     for i, (row, _) in enumerate(rows):
         X[i] = row
     labels = [label for _, label in rows]
-    return X, np.array(labels, object) if isinstance(labels[0], str) else np.array(labels)
+    if isinstance(labels[0], str):
+        return X, np.array(labels, object)
+    return X, np.array(labels)
 
 
-def _file(model: Any) -> bytes:
+def _read_file_bytes(model: Any) -> bytes:
     return b"".join(bytes(piece) for piece in file_pieces(model.snapshot(), None))
 
 
 def run(n_histories: int, first: int = 0) -> list[Row]:
-    """Live through histories; return one row for each kind, way and configuration.
+    """Run histories; return one row for each kind, way and configuration.
 
     What fails is named by its number, which decides everything, and by the steps that it took.
     """
     from rows_elsewhere import WAYS
 
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    rows_by_kind: dict[tuple[str, str, str], dict[str, Any]] = {}
     with progress_bar("Histories") as tell, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of merged models with other weights, and of mixed kinds of columns
+        # of merged models with other weights, and of mixed kinds of columns
+        warnings.simplefilter("ignore")
         for done in range(n_histories):
             number = first + done
             history: History = WAYS[number % len(WAYS)](number)
             fresh: dict[str, Any] = {"n": 0, "differ": 0, "errors": 0, "what": []}
-            row = found.setdefault((history.kind, history.way, history.name), fresh)
+            row = rows_by_kind.setdefault((history.kind, history.way, history.name), fresh)
             row["n"] += 1
             try:
-                wrong = ", ".join(history.run())
-                row["differ"] += bool(wrong)
+                failure = ", ".join(history.run())
+                row["differ"] += bool(failure)
             except Exception as error:
-                wrong = f"{type(error).__name__}: {error}"[:300]
+                failure = f"{type(error).__name__}: {error}"[:300]
                 row["errors"] += 1
-            if wrong:
-                row["what"].append(f"history {number} ({', '.join(history.lived)}): {wrong}")
+            if failure:
+                row["what"].append(f"history {number} ({', '.join(history.steps_done)}): {failure}")
             tell(done + 1, n_histories)
     return [
         {
@@ -549,7 +657,7 @@ def run(n_histories: int, first: int = 0) -> list[Row]:
             "exceptions": row["errors"],
             "what": "; ".join(row["what"]),
         }
-        for (kind, way, name), row in sorted(found.items())
+        for (kind, way, name), row in sorted(rows_by_kind.items())
     ]
 
 
@@ -557,15 +665,18 @@ def main() -> None:
     parser = options(__doc__, as_json="the counts")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
-    given = parser.parse_args()
-    rows = run(given.histories, given.first)
+    arguments = parser.parse_args()
+    rows = run(arguments.histories, arguments.first)
     counts = ("histories", "files that differ", "exceptions")
     by_way: dict[tuple[str, str], Row] = {}
     for row in rows:
-        total = by_way.setdefault((row["kind"], row["way"]), {"kind": row["kind"], "way": row["way"]})
+        total = by_way.setdefault(
+            (row["kind"], row["way"]), {"kind": row["kind"], "way": row["way"]}
+        )
         total.update({name: total.get(name, 0) + row[name] for name in counts})
     totals = {name: sum(row[name] for row in rows) for name in counts}
-    show({"by configuration": rows, "by way": list(by_way.values()), "all": totals}, as_json=given.json)
+    report = {"by configuration": rows, "by way": list(by_way.values()), "all": totals}
+    show(report, as_json=arguments.json)
     if totals["files that differ"] or totals["exceptions"]:
         raise SystemExit(1)
 

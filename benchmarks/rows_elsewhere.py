@@ -1,7 +1,7 @@
 """Random histories (``rows.py``) through engines, the command line and a server.
 
-The values are such that files, JSON and data frames hold the same ones. Whole numbers from 2^53 on and missing dates
-are among them.
+The values are such that files, JSON and data frames hold the same ones. Whole numbers from 2^53 on
+and missing dates are among them.
 """
 
 from __future__ import annotations
@@ -52,40 +52,52 @@ _DTYPES: Final[dict[str, Any]] = {
 
 
 class TableHistory(History):
-    """A history of a table that engines, the command line and a server can read: each column has one type."""
+    """A history of a table that files and a server can hold: each column has one type."""
 
     configurations = _SEEDS
     values = _VALUES
-    kinds_known: tuple[str, ...] = tuple(_VALUES)
+    possible_kinds: tuple[str, ...] = tuple(_VALUES)
     steps: tuple[str, ...] = (
-        *("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "merge", "refit", "saved"),
+        "partial_fit",
+        "partial_fit",
+        "learn_one",
+        "forget",
+        "forget_one",
+        "merge",
+        "refit",
+        "save_and_load",
     )
 
     def draw_kinds(self) -> None:
         """Draw the kinds of the columns."""
         self.as_frame = True
-        self.kinds = [self.kinds_known[k] for k in self.rng.integers(0, len(self.kinds_known), self.rng.integers(2, 5))]
+        n_columns = self.rng.integers(2, 5)
+        ranks = self.rng.integers(0, len(self.possible_kinds), n_columns)
+        self.kinds = [self.possible_kinds[rank] for rank in ranks]
         self.labels = (["no", "yes", "perhaps"], ["no", "yes"])[int(self.rng.integers(2))]
         self.size = int(self.rng.choice([5, 30, 80]))
 
-    def drawn(self) -> Held:
+    def draw_rows(self) -> Held:
         """Return random rows; the label depends on the first and the last value."""
         rows = []
         for _ in range(int(self.rng.integers(2, self.size + 1))):
             picks = [int(self.rng.integers(len(self.values[kind]))) for kind in self.kinds]
-            told = picks[0] + 3 * picks[-1] if self.rng.random() < 0.8 else int(self.rng.integers(99))
+            number = picks[0] + 3 * picks[-1]
+            if self.rng.random() >= 0.8:
+                number = int(self.rng.integers(99))
             row = [self.values[kind][pick] for kind, pick in zip(self.kinds, picks, strict=True)]
-            rows.append((row, self.labels[told % len(self.labels)]))
+            rows.append((row, self.labels[number % len(self.labels)]))
         return rows
 
     def frame(self, rows: Held) -> pd.DataFrame:
         """Return rows as a table with their labels."""
-        columns = {
-            f"c{j}": pd.Series([row[j] for row, _ in rows], dtype=_DTYPES[kind]) for j, kind in enumerate(self.kinds)
-        }
-        return pd.DataFrame({**columns, "label": pd.Series([label for _, label in rows], dtype=object)})
+        columns = {}
+        for j, kind in enumerate(self.kinds):
+            columns[f"c{j}"] = pd.Series([row[j] for row, _ in rows], dtype=_DTYPES[kind])
+        columns["label"] = pd.Series([label for _, label in rows], dtype=object)
+        return pd.DataFrame(columns)
 
-    def given(self, rows: Held) -> tuple[Any, Any]:
+    def as_user_gives(self, rows: Held) -> tuple[Any, Any]:
         """Return rows and labels as a user gives them."""
         frame = self.frame(rows)
         return frame.drop(columns="label"), frame["label"].to_numpy()
@@ -101,17 +113,18 @@ class TableHistory(History):
         if len(self.held) > 1:
             self._forget({int(self.rng.integers(len(self.held)))})
 
-    def written(self, rows: Held, folder: str | Path, name: str = "rows") -> str:
+    def write(self, rows: Held, folder: str | Path, name: str = "rows") -> str:
         """Write rows as CSV or Parquet, and return the path."""
-        path = Path(folder) / f"{name}.{('csv', 'parquet')[int(self.rng.integers(2))]}"
+        ending = ("csv", "parquet")[int(self.rng.integers(2))]
+        path = Path(folder) / f"{name}.{ending}"
         frame = self.frame(rows)
         if path.suffix == ".csv":
             frame.to_csv(path, index=False)
         else:
-            pq.write_table(self.coded(frame), path)
+            pq.write_table(self.encode_dictionaries(frame), path)
         return str(path)
 
-    def coded(self, frame: pd.DataFrame) -> pa.Table:
+    def encode_dictionaries(self, frame: pd.DataFrame) -> pa.Table:
         """Return a table as one of Arrow, some of whose columns are dictionaries with nulls."""
         table = pa.Table.from_pandas(frame, preserve_index=False)
         for j, kind in enumerate(self.kinds):
@@ -131,18 +144,23 @@ class EngineHistory(TableHistory):
         if self.held and how != "fit":
             super().learn(how)
         else:
-            self.held, self.merged = self.drawn(), []
-            self.model = self.by_engine(self.held)
+            self.held = self.draw_rows()
+            self.merged = []
+            self.model = self.fit_on_engine(self.held)
 
-    def by_engine(self, rows: Held) -> MemoryClassifier:
+    def fit_on_engine(self, rows: Held) -> MemoryClassifier:
         """Return what an engine makes of rows in a file."""
         with tempfile.TemporaryDirectory() as folder:
-            where = self.written(rows, folder)
-            return engines.fit_table(MemoryClassifier(**self.params), where, "label", machines=_ONE_THREAD)
+            path = self.write(rows, folder)
+            model = MemoryClassifier(**self.params)
+            return engines.fit_table(model, path, "label", machines=_ONE_THREAD)
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these rows."""
-        return self.by_engine(rows) if self.rng.random() < 0.5 else super().fitted(rows)
+        if self.rng.random() < 0.5:
+            return self.fit_on_engine(rows)
+        model: MemoryClassifier = super().fit_new(rows)
+        return model
 
 
 class EngineDocumentHistory(DocumentHistory):
@@ -156,20 +174,29 @@ class EngineDocumentHistory(DocumentHistory):
         if self.held and how != "fit":
             super().learn(how)
         else:
-            self.held, self.merged = self.drawn(), []
-            self.model = self.by_engine(self.held)
+            self.held = self.draw_rows()
+            self.merged = []
+            self.model = self.fit_on_engine(self.held)
 
-    def by_engine(self, rows: Held) -> MemoryClassifier:
+    def fit_on_engine(self, rows: Held) -> MemoryClassifier:
         """Return what an engine makes of documents in a file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "documents.jsonl"
-            path.write_text("".join(json.dumps(document) + "\n" for document, _ in rows), encoding="utf-8")
+            lines = [json.dumps(document) + "\n" for document, _ in rows]
+            path.write_text("".join(lines), encoding="utf-8")
             estimator = MemoryClassifier(**self.params)
-            return engines.fit_documents(estimator, str(path), self.h, **self.how, machines=_ONE_THREAD)
+            return engines.fit_documents(
+                estimator, str(path), self.h, **self.how, machines=_ONE_THREAD
+            )
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
-        """Return a new model of these documents; an engine chooses by a sample of them, and refit by all."""
-        return self.by_engine(rows).refit() if self.rng.random() < 0.5 else super().fitted(rows)
+    def fit_new(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these documents.
+
+        An engine chooses by a sample of them, and refit by all.
+        """
+        if self.rng.random() < 0.5:
+            return self.fit_on_engine(rows).refit()
+        return super().fit_new(rows)
 
 
 def command(*arguments: Any) -> None:
@@ -187,12 +214,20 @@ class CommandHistory(TableHistory):
     """A history of a model file that commands change."""
 
     way = "command line"
-    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "merge", "refit")
+    steps: tuple[str, ...] = (
+        "partial_fit",
+        "partial_fit",
+        "forget",
+        "forget_one",
+        "merge",
+        "refit",
+    )
 
     def run(self) -> list[str]:
         """Live through it in a folder of its own."""
         with tempfile.TemporaryDirectory() as folder:
-            self.folder, self.file = Path(folder), Path(folder) / "model"
+            self.folder = Path(folder)
+            self.file = Path(folder) / "model"
             return super().run()
 
     def options(self) -> list[Any]:
@@ -201,22 +236,26 @@ class CommandHistory(TableHistory):
 
     def learn(self, how: str) -> None:
         """Fit a file, or add one."""
-        rows = self.drawn()
+        rows = self.draw_rows()
         if how == "fit" or not self.held:
             self.held = []
-            command("fit", self.written(rows, self.folder), *self.options(), "--out", self.file)
+            command("fit", self.write(rows, self.folder), *self.options(), "--out", self.file)
         else:
-            command("add", self.file, self.written(rows, self.folder))
+            command("add", self.file, self.write(rows, self.folder))
         self.held += rows
 
     def take_back(self, rows: Held) -> None:
         """Forget the rows of a file."""
-        command("forget", self.file, self.written(rows, self.folder), *(["--refit"] if self.rng.random() < 0.3 else []))
+        arguments = ["forget", self.file, self.write(rows, self.folder)]
+        if self.rng.random() < 0.3:
+            arguments.append("--refit")
+        command(*arguments)
 
     def merge(self) -> None:
         """Merge with the file of another model."""
-        rows, other = self.drawn(), self.folder / "other"
-        command("fit", self.written(rows, self.folder), *self.options(), "--out", other)
+        rows = self.draw_rows()
+        other = self.folder / "other"
+        command("fit", self.write(rows, self.folder), *self.options(), "--out", other)
         command("merge", self.file, other, "--out", self.file)
         self.held += rows
 
@@ -224,9 +263,10 @@ class CommandHistory(TableHistory):
         """Choose again."""
         command("refit", self.file)
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: Held) -> MemoryClassifier:
         """Return what ``hammemo fit`` makes of a file of these rows."""
-        command("fit", self.written(rows, self.folder), *self.options(), "--out", self.folder / "fresh")
+        path = self.write(rows, self.folder)
+        command("fit", path, *self.options(), "--out", self.folder / "fresh")
         fresh: MemoryClassifier = load(self.folder / "fresh")
         return fresh
 
@@ -251,17 +291,19 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
         "merge",
         "refit",
     )
-    drawn = CaseHistory.drawn
+    draw_rows = CaseHistory.draw_rows
 
     def draw_kinds(self) -> None:
         """Draw the ids; items are strings, as everything is in CSV."""
         CaseHistory.draw_kinds(self)
-        self.as_token, self.how = "i{}".format, {"short": self.how["short"]}
+        self.as_token = "i{}".format
+        self.how = {"short": self.how["short"]}
 
     def options(self) -> list[Any]:
         """Return the options of ``hammemo fit``."""
-        log = ["--case", "user", "--event", "item", "--time", "time", "--h", self.h, "--short", self.how["short"]]
-        return [*log, "--seed", self.params.get("random_state", 0)]
+        columns = ["--case", "user", "--event", "item", "--time", "time"]
+        windows = ["--h", self.h, "--short", self.how["short"]]
+        return [*columns, *windows, "--seed", self.params.get("random_state", 0)]
 
     def frame(self, rows: Held) -> pd.DataFrame:
         """Return the events of documents as a table."""
@@ -269,21 +311,36 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
 
     def forget_events(self) -> None:
         """Forget all events of some cases, given as one file."""
-        self._forget_cases(lambda gone, _: command("forget", self.file, self.written(gone, self.folder)))
+
+        def forget(rows: Held, _: list[Any]) -> None:
+            command("forget", self.file, self.write(rows, self.folder))
+
+        self._forget_cases(forget)
 
     def forget_ids(self) -> None:
         """Forget some cases by their ids alone."""
-        self._forget_cases(lambda _, ids: command("forget", self.file, *(f"--only={name}" for name in ids)))
 
-    def fitted(self, rows: Held) -> MemoryClassifier:
-        """Return what ``hammemo fit`` makes of files in which each case has one document at most, as they came."""
-        times, files = Counter[Any](), list[Held]()
-        for row in rows:
-            files += [[]] if times[row[1]] == len(files) else []
-            files[times[row[1]]].append(row)
-            times[row[1]] += 1
-        written = [self.written(held, self.folder, f"rows-{number}") for number, held in enumerate(files)]
-        command("fit", *written, *self.options(), "--out", self.folder / "fresh")
+        def forget(_: Held, ids: list[Any]) -> None:
+            command("forget", self.file, *[f"--only={case}" for case in ids])
+
+        self._forget_cases(forget)
+
+    def fit_new(self, rows: Held) -> MemoryClassifier:
+        """Return what ``hammemo fit`` makes of files with one document of each case at most.
+
+        The n-th document of a case is in the n-th file.
+        """
+        n_documents = Counter[Any]()
+        files = list[Held]()
+        for document, case in rows:
+            if n_documents[case] == len(files):
+                files.append([])
+            files[n_documents[case]].append((document, case))
+            n_documents[case] += 1
+        paths = []
+        for number, file_rows in enumerate(files):
+            paths.append(self.write(file_rows, self.folder, f"rows-{number}"))
+        command("fit", *paths, *self.options(), "--out", self.folder / "fresh")
         fresh: MemoryClassifier = load(self.folder / "fresh")
         return fresh
 
@@ -293,11 +350,18 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
 
 
 class ServerHistory(TableHistory):
-    """A history of a model that a server holds, without HTTP: uploaded, edited, and written to a file."""
+    """A history of a model that a server holds: uploaded, edited and written, without HTTP."""
 
     way = "server"
-    kinds_known = ("names", "integers", "measures")
-    steps: tuple[str, ...] = ("partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "refit")
+    possible_kinds = ("names", "integers", "measures")
+    steps: tuple[str, ...] = (
+        "partial_fit",
+        "partial_fit",
+        "learn_one",
+        "forget",
+        "forget_one",
+        "refit",
+    )
 
     def run(self) -> list[str]:
         """Live through it on the server of this process."""
@@ -326,18 +390,18 @@ class ServerHistory(TableHistory):
 
     def learn(self, how: str) -> None:  # noqa: ARG002  (a server learns in one way)
         """Upload a model of the first rows, or learn more."""
-        rows = self.drawn()
+        rows = self.draw_rows()
         if self.held:
             self.edit("learn", rows)
         else:
             with tempfile.TemporaryDirectory() as folder:
-                save(self.fitted(rows), Path(folder) / "model")
+                save(self.fit_new(rows), Path(folder) / "model")
                 _host().upload("t", "model", Path(folder) / "model")
         self.held += rows
 
     def learn_one(self) -> None:
         """Learn one row."""
-        rows = self.drawn()[:1]
+        rows = self.draw_rows()[:1]
         self.edit("learn", rows)
         self.held += rows
 
@@ -362,7 +426,8 @@ class ServerDocumentHistory(ServerHistory, DocumentHistory):
     """The same for documents."""
 
     kind = DocumentHistory.kind
-    drawn, fitted = DocumentHistory.drawn, DocumentHistory.fitted
+    draw_rows = DocumentHistory.draw_rows
+    fit_new = DocumentHistory.fit_new
     steps: tuple[str, ...] = ("partial_fit", "partial_fit", "forget", "forget_one", "refit")
 
     def draw_kinds(self) -> None:
@@ -384,9 +449,25 @@ def _host() -> Any:
 
 
 WAYS: Final[tuple[type[History], ...]] = (
-    *(History, EngineHistory, DocumentHistory, CommandHistory, CaseHistory),
-    *(TargetHistory, CommandCaseHistory, CaseHistory, ServerHistory, History),
-    *(History, EngineDocumentHistory, DocumentHistory, CommandHistory, CaseHistory),
-    *(History, CommandCaseHistory, CaseHistory, ServerDocumentHistory, TargetHistory),
+    History,
+    EngineHistory,
+    DocumentHistory,
+    CommandHistory,
+    CaseHistory,
+    TargetHistory,
+    CommandCaseHistory,
+    CaseHistory,
+    ServerHistory,
+    History,
+    History,
+    EngineDocumentHistory,
+    DocumentHistory,
+    CommandHistory,
+    CaseHistory,
+    History,
+    CommandCaseHistory,
+    CaseHistory,
+    ServerDocumentHistory,
+    TargetHistory,
 )
 """Which history a number is, modulo their number: eight of twenty go elsewhere."""

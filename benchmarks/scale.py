@@ -1,19 +1,21 @@
-"""Learning files on one process, two threads, two processes and two Ray workers: rates, ratios, memory.
+"""Learning files on one process, two threads, two processes and two Ray workers: rates, ratios,
+memory.
 
     python benchmarks/scale.py --tokens 100000000
     python benchmarks/scale.py --quick                  # 10 million tokens
     python benchmarks/scale.py --memory exact --quick
     python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER   # see scale_segments.py
 
-Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
-documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
-Every contender runs in a process of its own, in turn, so many rounds; "ratio" is that of the medians and "best" that of
-the shortest times, both to the first contender. Starting Ray and importing Python packages is not part of the time and
-is printed apart. All states are compared to the byte.
+Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row
+groups of 256 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048
+buckets and 1024 reserved tokens. Every contender runs in a process of its own, in turn, so many
+rounds; "ratio" is that of the medians and "best" that of the shortest times, both to the first
+contender. Starting Ray and importing Python packages is not part of the time and is printed apart.
+All states are compared to the byte.
 
-On a machine with other work on it the ratio says little. "cpu s" does not depend on that: it is what the processor
-spent in the tasks, and "all" what it spent on all processes of the run. Two cores of one's own could do no better than
-twice the first contender's "all" divided by this one's.
+On a machine with other work on it the ratio says little. "cpu s" does not depend on that: it is
+what the processor spent in the tasks, and "all" what it spent on all processes of the run. Two
+cores of one's own could do no better than twice the first contender's "all" divided by this one's.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from hammemo.sources.documents import open_source
 from measures import in_turns, options, show
 from scale_files import Watch, run_step, write_files
 
-H, N_LABELS = 8, 64
+H = 8
+N_LABELS = 64
 MEMORIES = {"hashed": Hashed(buckets=2048, reserved=1024), "exact": Exact()}
 CONTENDERS = {
     "one process": ("threads", 1),
@@ -55,11 +58,14 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
     idle = _start_ray(workers) if engine == "ray" else peak_memory()
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
-    load, watch, started = os.getloadavg()[0], Watch(), time.perf_counter()
+    load = os.getloadavg()[0]
+    watch = Watch()
+    started = time.perf_counter()
     clf = MemoryClassifier("positional", memory=MEMORIES[memory], vote="sum")
     machines = Machines(engine, workers, on_report=reports.append)
     model = fit_documents(clf, open_source(folder), H, classes=N_LABELS, machines=machines)
-    took, all_cpu = time.perf_counter() - started, watch.stop()["all_cpu_seconds"]
+    took = time.perf_counter() - started
+    all_cpu = watch.stop()["all_cpu_seconds"]
     tokens = sum(report.tokens for report in reports)
     reading = sum(report.reading_seconds for report in reports)
     learning = sum(report.seconds for report in reports) - reading
@@ -69,7 +75,9 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
         "start_seconds": start_seconds,
         "tokens": tokens,
         "tasks": len(reports),
-        "source_mebibytes_a_task": sum(report.source_bytes for report in reports) / len(reports) / 2**20,
+        "source_mebibytes_a_task": sum(report.source_bytes for report in reports)
+        / len(reports)
+        / 2**20,
         "mega_tokens_a_second": tokens / took / 1e6,
         "read_mega_tokens_a_second": tokens / reading / 1e6,
         "learn_mega_tokens_a_second": tokens / learning / 1e6,
@@ -80,7 +88,11 @@ def run_one(folder: str, contender: str, memory: str) -> Row:
         "peak_mebibytes": max(report.peak_bytes for report in reports) / 2**20,
         "driver_peak_mebibytes": peak_memory() / 2**20,
         "digest": hashlib.sha256(model.memory_.state_bytes()).hexdigest(),
-        **({"costs": _merging(model) | _task_costs(model, folder, memory)} if contender == "one process" else {}),
+        **(
+            {"costs": _merging(model) | _task_costs(model, folder, memory)}
+            if contender == "one process"
+            else {}
+        ),
     }
 
 
@@ -88,7 +100,13 @@ def _start_ray(workers: int) -> int:
     """Start Ray with its workers warm and return the memory that one has before it learns."""
     import ray
 
-    ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init(
+        "local",
+        num_cpus=workers,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
 
     def warm() -> int:
         import pyarrow.parquet  # noqa: F401
@@ -105,8 +123,10 @@ def _start_ray(workers: int) -> int:
 def _merging(model: MemoryClassifier) -> dict[str, float]:
     """Return the size of a state, and how long packing, unpacking and adding one takes."""
     memory = model.memory_
-    template, arrays = memory.empty_like(), pack(memory)
-    total, other = unpack(template, arrays), unpack(template, arrays)
+    template = memory.empty_like()
+    arrays = pack(memory)
+    total = unpack(template, arrays)
+    other = unpack(template, arrays)
     runs = {
         "pack, ms": lambda: pack(memory),
         "unpack, ms": lambda: unpack(template, arrays),
@@ -118,16 +138,27 @@ def _merging(model: MemoryClassifier) -> dict[str, float]:
 
 
 def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, float]:
-    """Return what a task costs before its first token, and tokens a second beyond, in processor time of one core."""
+    """Return what a task costs before its first token, and tokens a second beyond, in processor
+    time of one core.
+    """
     source = open_source(folder)
     job = Job(model.memory_.empty_like(), source, H, "drop", None, model.memory_.labels)
-    tokens, spent = [], []
+    tokens = []
+    spent = []
     for number in (1, 4) if memory == "exact" else (4, 16):  # shards of one row group or two
         shards = tuple(source.shards(2**20)[:number])
-        spent.append(min(seconds(lambda: pack(job.learn(0, shards)[0]), clock=time.thread_time) for _ in range(3)))  # noqa: B023
+        spent.append(
+            min(
+                seconds(lambda: pack(job.learn(0, shards)[0]), clock=time.thread_time)  # noqa: B023  called at once
+                for _ in range(3)
+            )
+        )
         tokens.append(job.learn(0, shards)[1].tokens)
     rate = (tokens[1] - tokens[0]) / (spent[1] - spent[0])
-    return {"task, tokens a second": rate, "task, seconds before its first token": spent[0] - tokens[0] / rate}
+    return {
+        "task, tokens a second": rate,
+        "task, seconds before its first token": spent[0] - tokens[0] / rate,
+    }
 
 
 def race(folder: Path, memory: str, rounds: int, names: list[str]) -> list[Row]:
@@ -156,10 +187,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", choices=MEMORIES, default="hashed")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--folder", help="where the files are, or go; by default a folder that is removed")
-    parser.add_argument("--segments", nargs="?", type=int, const=64, help="an exact table in so many segments (64)")
-    parser.add_argument("--limit", type=int, default=1024, help="with --segments: MiB of memory a process")
-    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --segments: who learns")
+    parser.add_argument(
+        "--folder", help="where the files are, or go; by default a folder that is removed"
+    )
+    parser.add_argument(
+        "--segments", nargs="?", type=int, const=64, help="an exact table in so many segments (64)"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=1024, help="with --segments: MiB of memory a process"
+    )
+    parser.add_argument(
+        "--engines", nargs="+", default=["processes", "ray"], help="with --segments: who learns"
+    )
     parser.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
@@ -177,7 +216,9 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
         return
     one = rows[0]
-    print(f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_mebibytes_a_task']:.1f} MiB of files each\n")
+    print(
+        f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_mebibytes_a_task']:.1f} MiB of files each\n"
+    )
     lines = table(
         rows,
         "contender | seconds | ratio | best | Mtok/s | read | learn | cpu s | all | load | peak MiB | idle | start s",
@@ -187,7 +228,10 @@ def main() -> None:
     )
     print("\n".join(lines))
     if "costs" in one:
-        show({"\nA state, and a task in processor time; all states are equal": one["costs"]}, as_json=False)
+        show(
+            {"\nA state, and a task in processor time; all states are equal": one["costs"]},
+            as_json=False,
+        )
 
 
 if __name__ == "__main__":

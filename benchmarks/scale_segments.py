@@ -1,14 +1,17 @@
-"""A table larger than memory: learnt, asked and edited in segments, by ``python benchmarks/scale.py --segments``.
+"""A table larger than memory: learnt, asked and edited in segments, by ``python benchmarks/scale.py
+--segments``.
 
     python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER     # goes on where it was stopped
     python benchmarks/scale.py --segments --tokens 3000000
 
-Zipf tokens (exponent 1, 50,000 types), every type a label, positions, h = 8. Two processes, and then two workers of
-Ray, learn the files under RLIMIT_DATA of 1 GiB a process (``--limit`` MiB); it is shown that the limit bites. The
-folders must be equal to the byte. Then, under the same limit, 1,000 queries are answered and compared with counts made
-from the tokens themselves; pages are counted; a query is timed with all its pages in memory and with none, beside a
-bare ``pread`` of as many bytes. A small model is compared with the table in memory: the streamed digest, and 10,000
-examples added and 10,000 taken back, compacted, beside a fresh fit. With ``--folder`` it goes on where it was stopped.
+Zipf tokens (exponent 1, 50,000 types), every type a label, positions, h = 8. Two processes, and
+then two workers of Ray, learn the files under RLIMIT_DATA of 1 GiB a process (``--limit`` MiB); it
+is shown that the limit bites. The folders must be equal to the byte. Then, under the same limit,
+1,000 queries are answered and compared with counts made from the tokens themselves; pages are
+counted; a query is timed with all its pages in memory and with none, beside a bare ``pread`` of as
+many bytes. A small model is compared with the table in memory: the streamed digest, and 10,000
+examples added and 10,000 taken back, compacted, beside a fresh fit. With ``--folder`` it goes on
+where it was stopped.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-H, N_TYPES, N_QUERIES = 8, 50_000, 1000
+H = 8
+N_TYPES = 50_000
+N_QUERIES = 1000
 
 
 def limit_memory(mebibytes: int) -> None:
@@ -53,7 +58,9 @@ def limit_memory(mebibytes: int) -> None:
 def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
     """Learn the files in this process under the limit and return what it took."""
     limit_memory(limit)
-    watch, reports, runs = Watch(), list[GroupReport](), list[int]()
+    watch = Watch()
+    reports = list[GroupReport]()
+    runs = list[int]()
     out = str(Path(folder, engine))
     joined = SegmentsJob.open_segments
 
@@ -67,7 +74,9 @@ def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
     machines = Machines(engine, 2, segments=segments, out=out, on_report=reports.append)
     model = fit_documents(estimator, open_source(str(Path(folder, "files"))), H, machines=machines)
     took = time.perf_counter() - started
-    tokens, learning = (sum(getattr(report, name) for report in reports) for name in ("tokens", "cpu_seconds"))
+    tokens, learning = (
+        sum(getattr(report, name) for report in reports) for name in ("tokens", "cpu_seconds")
+    )
     watched = watch.stop()
     facts = folder_facts(out)
     return {
@@ -93,11 +102,13 @@ def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
 
 def folder_facts(folder: str) -> Row:
     """Return the sizes of a folder, and a digest of all its files."""
-    digest, files = hashlib.sha256(), sorted(Path(folder).glob("*.safetensors"))
+    digest = hashlib.sha256()
+    files = sorted(Path(folder).glob("*.safetensors"))
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
     stored = [signed.about[1] for signed in load(folder).memory_.segmented.files.segments.segments]
-    size, entries = sum(file.stat().st_size for file in files), sum(segment.entries for segment in stored)
+    size = sum(file.stat().st_size for file in files)
+    entries = sum(segment.entries for segment in stored)
     return {
         "digest": digest.hexdigest(),
         "segments": len(stored),
@@ -115,7 +126,9 @@ def all_queries() -> NDArray[Any]:
 
 
 def brute_force(files: Path, queries: NDArray[Any]) -> NDArray[Any]:
-    """Return the best labels, counted from the tokens themselves: no table, one pass for each position."""
+    """Return the best labels, counted from the tokens themselves: no table, one pass for each
+    position.
+    """
     scores = np.zeros((len(queries), N_TYPES), np.int32)
     for position in range(H):
         wanted, rows = np.unique(queries[:, position], return_inverse=True)
@@ -130,10 +143,14 @@ def brute_force(files: Path, queries: NDArray[Any]) -> NDArray[Any]:
             labels = np.flatnonzero(targets)
             found = place[tokens[labels - H + position]]
             held = found >= 0
-            keys, times = np.unique(found[held] * N_TYPES + tokens[labels[held]], return_counts=True)
+            keys, times = np.unique(
+                found[held] * N_TYPES + tokens[labels[held]], return_counts=True
+            )
             counts[keys] += times.astype(np.int32)
         scores += counts.reshape(len(wanted), N_TYPES)[rows]
-    seen = np.unique(np.concatenate([np.unique(_tokens(path)[0]) for path in files.glob("*.parquet")]))
+    seen = np.unique(
+        np.concatenate([np.unique(_tokens(path)[0]) for path in files.glob("*.parquet")])
+    )
     return np.asarray(seen[scores[:, seen].argmax(axis=1)])
 
 
@@ -151,13 +168,20 @@ def run_queries(folder: str, limit: int) -> Row:
     watch = Watch()
     started = time.perf_counter()
     model = load(str(Path(folder, "processes")))
-    opening, queries = time.perf_counter() - started, all_queries()
+    opening = time.perf_counter() - started
+    queries = all_queries()
     started = time.perf_counter()
     np.save(Path(folder, "answers.npy"), model.predict(queries))
     batch = time.perf_counter() - started
     again = seconds(model.predict, queries, clock=time.perf_counter)
-    facts = {"open_seconds": opening, "first_batch_us": 1e6 * batch / N_QUERIES, "batch_us": 1e6 * again / N_QUERIES}
-    facts |= _pages(model, queries[:200]) | _times(model, queries[:100]) | _edits(model, queries[:200])
+    facts = {
+        "open_seconds": opening,
+        "first_batch_us": 1e6 * batch / N_QUERIES,
+        "batch_us": 1e6 * again / N_QUERIES,
+    }
+    facts |= (
+        _pages(model, queries[:200]) | _times(model, queries[:100]) | _edits(model, queries[:200])
+    )
     return {**facts, "peak_mebibytes": watch.stop()["driver_peak"] / 2**20}
 
 
@@ -167,14 +191,19 @@ def _rows_read(model: Any, query: NDArray[Any]) -> Iterator[tuple[int, Any, int,
     for k, position in enumerate(model.sites_.positions):
         here = int(segments.vocabulary.ints.searchsorted(query[position[0]]))
         for number, view in enumerate(segments._views):
-            rank, ends = int(view.own_ranks[here]), view.ends
+            rank = int(view.own_ranks[here])
+            ends = view.ends
             if ends is not None and ends[0] <= here <= ends[1] and rank >= 0:
                 yield number, view.segment, k, np.array([[rank]])
 
 
 def _pages(model: Any, queries: NDArray[Any]) -> Row:
-    """Count the pages that a query touches at a site: those of records, and those of its range of entries."""
-    most_records, most_over, pages = 0, 0, []
+    """Count the pages that a query touches at a site: those of records, and those of its range of
+    entries.
+    """
+    most_records = 0
+    most_over = 0
+    pages = []
     for query in queries:
         total = 0
         for _, segment, k, place in _rows_read(model, query):
@@ -200,9 +229,12 @@ def _pages(model: Any, queries: NDArray[Any]) -> Row:
 
 
 def _times(model: Any, queries: NDArray[Any]) -> Row:
-    """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
+    """Time single queries, in processor time with their pages in memory, in wall time without, and
+    bare reads.
+    """
     segments = model.memory_.segmented.files.segments
-    reader, files = model.memory_.reader(), [os.open(view.segment.name, os.O_RDONLY) for view in segments._views]
+    reader = model.memory_.reader()
+    files = [os.open(view.segment.name, os.O_RDONLY) for view in segments._views]
     maps = [view.segment._touch.data.base for view in segments._views]
 
     def drop() -> None:
@@ -224,7 +256,9 @@ def _times(model: Any, queries: NDArray[Any]) -> Row:
         drop()
         return seconds(ask, n, clock=time.perf_counter)
 
-    times = {"kibibytes_a_query": float(np.mean([sum(size for *_, size in one) for one in spans])) / 1024}
+    times = {
+        "kibibytes_a_query": float(np.mean([sum(size for *_, size in one) for one in spans])) / 1024
+    }
     for name, ask in asked.items():
         warm = [[seconds(ask, n) for n in range(len(queries))] for _ in range(2)][1]
         times[f"{name}_warm_us"] = 1e6 * median(warm)
@@ -264,8 +298,10 @@ def small_checks() -> Row:
     """Compare a small model in segments with a table in memory, and edits on top with a fresh fit."""
     tokens = zipf_stream(200_000, 2000, seed=7)
     windows = np.lib.stride_tricks.sliding_window_view(tokens, H + 1)
-    X, y = windows[:, :H], windows[:, H]
-    first, more = slice(0, 150_000), slice(150_000, 160_000)
+    X = windows[:, :H]
+    y = windows[:, H]
+    first = slice(0, 150_000)
+    more = slice(150_000, 160_000)
     whole = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[first], y[first])
     with tempfile.TemporaryDirectory() as folder:
         save(whole, folder, segments=8)
@@ -280,7 +316,9 @@ def small_checks() -> Row:
         started = time.perf_counter()
         compact(folder)
         folded = time.perf_counter() - started
-        fresh = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X[10_000:160_100], y[10_000:160_100])
+        fresh = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(
+            X[10_000:160_100], y[10_000:160_100]
+        )
         equal = load(folder).memory_.state_digest() == fresh.memory_.state_digest()
     return {
         "streamed_digest_equal": same,
@@ -294,7 +332,9 @@ def limit_bites(limit: int) -> bool:
     """Return whether a process under the limit is refused a little more than that."""
     text = f"import resource, numpy; resource.setrlimit(resource.RLIMIT_DATA, ({limit * 2**20},) * 2); "
     text += f"numpy.ones({limit * 2**17})"
-    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False
+    )
     return "MemoryError" in ended.stderr
 
 
@@ -302,7 +342,9 @@ def _kept(what: str, folder: Path, segments: int, limit: int) -> Row:
     """Run a step in a process of its own, or return what an earlier call has written of it."""
     record = folder / f"{what}.json"
     if not record.exists():
-        record.write_text(json.dumps(run_step(__file__, folder, what, str(folder), str(segments), str(limit))))
+        record.write_text(
+            json.dumps(run_step(__file__, folder, what, str(folder), str(segments), str(limit)))
+        )
     facts: Row = json.loads(record.read_text())
     return facts
 
@@ -334,20 +376,35 @@ fit"""
 def run(folder: Path, tokens: int, segments: int, limit: int, engines: list[str]) -> None:
     """Print all of it."""
     write_files(folder / "files", tokens, N_TYPES, 2**20, 64)
-    print(f"RLIMIT_DATA {limit} MiB: {'bites' if limit_bites(limit) else 'DOES NOT BITE'}", flush=True)
+    print(
+        f"RLIMIT_DATA {limit} MiB: {'bites' if limit_bites(limit) else 'DOES NOT BITE'}", flush=True
+    )
     runs = [_kept(engine, folder, segments, limit) for engine in engines]
     print("\n".join([*(cells(LEARNT, one) for one in runs), cells(STORED, runs[0])]), flush=True)
     if len(runs) > 1:
         same = len({one["digest"] for one in runs}) == 1
         print("All folders are equal to the byte." if same else "THE FOLDERS DIFFER")
     asked = _kept("queries", folder, segments, limit)
-    wrong = int((np.load(folder / "answers.npy") != brute_force(folder / "files", all_queries())).sum())
+    wrong = int(
+        (np.load(folder / "answers.npy") != brute_force(folder / "files", all_queries())).sum()
+    )
     peak = asked["peak_mebibytes"]
-    print(f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {peak:.0f} MiB")
+    print(
+        f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {peak:.0f} MiB"
+    )
     print(cells(ASKED, asked), flush=True)
     print(cells(SMALL, small_checks()))
 
 
 if __name__ == "__main__":
-    step, where, n_segments, most = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    print(json.dumps(run_queries(where, most) if step == "queries" else run_fit(where, step, n_segments, most)))
+    step = sys.argv[1]
+    where = sys.argv[2]
+    n_segments = int(sys.argv[3])
+    most = int(sys.argv[4])
+    print(
+        json.dumps(
+            run_queries(where, most)
+            if step == "queries"
+            else run_fit(where, step, n_segments, most)
+        )
+    )

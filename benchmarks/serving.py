@@ -2,30 +2,34 @@
 
 Printed in one run, so that limits show:
 
-- how often a second this disk flushes (fdatasync after a write of 4 KiB), the limit of edits that do not share a flush;
-- edits: one example each from 16 clients, and 100 examples each; the same in a folder in memory, where a flush costs
-  nothing;
-- single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is installed, else by
-  the loop that sends the edits; the same requests to a bare Starlette application with msgspec, but no model;
+- how often a second this disk flushes (fdatasync after a write of 4 KiB), the limit of edits that
+do not share a flush;
+- edits: one example each from 16 clients, and 100 examples each; the same in a folder in memory,
+  where a flush costs nothing;
+- single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is
+  installed, else by the loop that sends the edits; the same requests to a bare Starlette
+  application with msgspec, but no model;
 - how long 10,000 edits take to be replayed after kill -9;
-- edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `python
-  benchmarks/serving.py visits` measures these alone.
+- edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a
+  shop; `python benchmarks/serving.py visits` measures these alone.
 
-`python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A sends the heaviest
-questions that the limits allow from 32 connections, and tenant B predicts, lists and edits, alone and beside A. B's p99
-beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
-another machine. `python benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes
-by itself, refits that queue and models that are deleted while their writers are busy among them.
+`python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A
+sends the heaviest questions that the limits allow from 32 connections, and tenant B predicts, lists
+and edits, alone and beside A. B's p99 beside A may be three times that of B alone, or 50 ms. The
+client of A runs at a lower priority: on a network it is on another machine. `python
+benchmarks/serving.py routes` prints B's p99 and longest prediction beside each of A's routes by
+itself, refits that queue and models that are deleted while their writers are busy among them.
 
-`python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own work: predictions of
-one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
-Starlette application, in turns, as medians.
+`python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own
+work: predictions of one row each of the default model of a table of names, with a token and
+without, beside the same requests to the bare Starlette application, in turns, as medians.
 
-`python benchmarks/serving.py --before old/bin/python` compares single edits and predictions with another installed
-version, in turns.
+`python benchmarks/serving.py --before old/bin/python` compares single edits and predictions with
+another installed version, in turns.
 
-The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
-of *processor time* of the server are what can be compared: they are printed beside those of the clock.
+The server runs on one core and those who ask on the others. On a machine that does other work, too,
+the rates a second of *processor time* of the server are what can be compared: they are printed
+beside those of the clock.
 """
 
 from __future__ import annotations
@@ -79,9 +83,19 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", http="h11")
 """
 
 
-def row(what: str, a_second: float, taken: Sequence[float] = (), used: float | None = None, n: float = 0) -> Row:
-    """Return one line of the table, of n things that used so much of the server's processor; latencies in seconds."""
-    found: Row = {"what": what, "a_second": a_second, "p50_ms": None, "p99_ms": None, "a_processor_second": None}
+def row(
+    what: str, a_second: float, taken: Sequence[float] = (), used: float | None = None, n: float = 0
+) -> Row:
+    """Return one line of the table, of n things that used so much of the server's processor;
+    latencies in seconds.
+    """
+    found: Row = {
+        "what": what,
+        "a_second": a_second,
+        "p50_ms": None,
+        "p99_ms": None,
+        "a_processor_second": None,
+    }
     if taken:
         found["p50_ms"], found["p99_ms"] = (1e3 * np.percentile(taken, [50, 99])).tolist()
     if used is not None:
@@ -93,7 +107,12 @@ class OwnServer:
     """A server in a process of its own, on one core if it is not to have all."""
 
     def __init__(
-        self, command: list[str], url: str | None = None, python: str = sys.executable, *, one_core: bool = True
+        self,
+        command: list[str],
+        url: str | None = None,
+        python: str = sys.executable,
+        *,
+        one_core: bool = True,
     ) -> None:
         can_pin = one_core and shutil.which("taskset") and (os.cpu_count() or 1) > 1
         pin = ["taskset", "-c", "0"] if can_pin else []
@@ -132,10 +151,24 @@ class OwnServer:
         return answers
 
     @classmethod
-    def of(cls, folder: Path, python: str = sys.executable, *more: str, one_core: bool = True) -> OwnServer:
+    def of(
+        cls, folder: Path, python: str = sys.executable, *more: str, one_core: bool = True
+    ) -> OwnServer:
         """Serve a folder, with the version that an interpreter has."""
-        options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24), *more]
-        return cls(["-m", "hammemo", "serve", str(folder), *options], python=python, one_core=one_core)
+        options = [
+            "--port",
+            "0",
+            "--log-level",
+            "warning",
+            "--rate",
+            "1000000",
+            "--max-body",
+            str(2**24),
+            *more,
+        ]
+        return cls(
+            ["-m", "hammemo", "serve", str(folder), *options], python=python, one_core=one_core
+        )
 
     @property
     def processor_seconds(self) -> float:
@@ -168,7 +201,12 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent:
 
 
 async def _load(
-    port: int, clients: int, seconds: float, make: Callable[[], bytes], most: int, pause: float = 0.0
+    port: int,
+    clients: int,
+    seconds: float,
+    make: Callable[[], bytes],
+    most: int,
+    pause: float = 0.0,
 ) -> list[float]:
     """Let clients send one request after another; return how long each answer took."""
     until = time.perf_counter() + seconds
@@ -193,14 +231,17 @@ def load(
     most: int = 10**9,
 ) -> Row:  # fmt: skip
     """Measure requests that count for `each`."""
-    began, used = time.perf_counter(), server.processor_seconds
+    began = time.perf_counter()
+    used = server.processor_seconds
     taken = asyncio.run(_load(server.port, clients, seconds, make, most))
     n = len(taken) * each
     return row(what, n / (time.perf_counter() - began), taken, server.processor_seconds - used, n)
 
 
 def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
-    """Measure predictions of one row of a default model of names, and the same requests to Starlette, in turns."""
+    """Measure predictions of one row of a default model of names, and the same requests to
+    Starlette, in turns.
+    """
     from hammemo import MemoryClassifier, save
     from hammemo.client import Client
     from hammemo_server.http.tokens import ROLES, new_token, write_entries
@@ -211,7 +252,9 @@ def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
     write_entries(folder / "tokens.json", [entry])
     bare = OwnServer(["-c", BARE, "8799"], "http://127.0.0.1:8799")
     open_to_all = OwnServer.of(folder / "open")
-    with_tokens = OwnServer.of(folder / "tokens", sys.executable, "--token-file", str(folder / "tokens.json"))
+    with_tokens = OwnServer.of(
+        folder / "tokens", sys.executable, "--token-file", str(folder / "tokens.json")
+    )
     with bare, open_to_all, with_tokens:
         for server in (open_to_all, with_tokens):
             with Client(f"http://127.0.0.1:{server.port}", token=token, timeout=600) as client:
@@ -232,7 +275,9 @@ def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
 
 
 def names(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
-    """Return rows of 8 names, as many a column as a census has; four columns say which of two labels is likely."""
+    """Return rows of 8 names, as many a column as a census has; four columns say which of two
+    labels is likely.
+    """
     draw = random.Random(seed)
     sizes = (9, 16, 7, 15, 6, 5, 2, 42)
     codes = [[min(int(draw.expovariate(3 / size)), size - 1) for size in sizes] for _ in range(n)]
@@ -246,7 +291,9 @@ def _row_requests(rows: list[list[str]], token: str) -> list[bytes]:
 
 
 def _median_of(lines: list[Row]) -> Row:
-    numbers = {key: statistics.median(line[key] for line in lines) for key in lines[0] if key != "what"}
+    numbers = {
+        key: statistics.median(line[key] for line in lines) for key in lines[0] if key != "what"
+    }
     return {"what": lines[0]["what"], **numbers}
 
 
@@ -316,13 +363,15 @@ class Edits:
 
     def __init__(self, each: int) -> None:
         self._rows, self._labels = examples(20_000)
-        self._each, self._n = each, 0
+        self._each = each
+        self._n = 0
 
     def __call__(self) -> bytes:
         """Return the next one."""
         self._n += 1
         at = random.randrange(len(self._rows) - self._each)
-        rows, labels = self._rows[at : at + self._each], self._labels[at : at + self._each]
+        rows = self._rows[at : at + self._each]
+        labels = self._labels[at : at + self._each]
         op = f"{id(self)}-{self._n}-{time.time_ns()}"
         return request("POST", "/v1/models/m/learn", {"op": op, "rows": rows, "labels": labels})
 
@@ -339,22 +388,43 @@ def edits(folder: Path, where: str, seconds: float) -> list[Row]:
     for name, settings in (("exact", {"columns": TOKENS}), ("hashed", HASHED)):
         with OwnServer.of(folder / name) as server:
             created(server, settings)
-            found.append(load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1)))
-            found.append(load(server, f"{name}: examples in edits of 100, 16 clients{where}", seconds, Edits(100), 100))
+            found.append(
+                load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1))
+            )
+            found.append(
+                load(
+                    server,
+                    f"{name}: examples in edits of 100, 16 clients{where}",
+                    seconds,
+                    Edits(100),
+                    100,
+                )
+            )
     return found
 
 
 def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
-    """Print single edits and predictions a processor second of another version and of this one, measured in turns."""
-    asked = [request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in examples(200, 1)[0]]
+    """Print single edits and predictions a processor second of another version and of this one,
+    measured in turns.
+    """
+    asked = [
+        request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in examples(200, 1)[0]
+    ]
     sent: list[tuple[str, int, Callable[[], Callable[[], bytes]]]] = [
         ("edits of 1 example", 1, lambda: Edits(1)),
         ("edits of 1 example", CLIENTS, lambda: Edits(1)),
         ("predictions of 1 row", 8, lambda: partial(next, cycle(asked))),
     ]
-    for name, settings in (("exact", {"columns": TOKENS}), ("exact, sum", EXACT_SUM), ("hashed, sum", HASHED)):
+    for name, settings in (
+        ("exact", {"columns": TOKENS}),
+        ("exact, sum", EXACT_SUM),
+        ("hashed, sum", HASHED),
+    ):
         with tempfile.TemporaryDirectory(dir=folder) as models:
-            servers = [OwnServer.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
+            servers = [
+                OwnServer.of(Path(models, str(i)), python)
+                for i, python in enumerate((before, sys.executable))
+            ]
             for server in servers:
                 created(server, settings)
             for what, clients, make in sent:
@@ -366,13 +436,18 @@ def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
                 old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
                 ratio = statistics.median(after / before for before, after in pairs)
                 told = f"{name}: {what}, {clients} clients"
-                print(f"{told:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times", flush=True)
+                print(
+                    f"{told:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times",
+                    flush=True,
+                )
             for server in servers:
                 server.end(kill=True)
 
 
 def _rate(server: OwnServer, clients: int, most: int, make: Callable[[], bytes]) -> float:
-    return float(load(server, "", 600, make, clients=clients, most=most)["a_processor_second"] or 0.0)
+    return float(
+        load(server, "", 600, make, clients=clients, most=most)["a_processor_second"] or 0.0
+    )
 
 
 def visits(folder: Path, seconds: float) -> list[Row]:
@@ -385,7 +460,9 @@ def visits(folder: Path, seconds: float) -> list[Row]:
     save(MemoryClassifier().fit_stream(learnt, h=30, short="pad"), folder / "shop.model")
     contexts, items = (part.tolist() for part in windows(later, h=30, short="pad"))
     bodies: dict[str, list[dict[str, Any]]] = {
-        "learn": [{"rows": [row], "labels": [item]} for row, item in zip(contexts, items, strict=True)],
+        "learn": [
+            {"rows": [row], "labels": [item]} for row, item in zip(contexts, items, strict=True)
+        ],
         "learn-stream": [{"documents": [list(map(int, visit))]} for visit in later],
     }
     numbers = count()
@@ -400,14 +477,22 @@ def visits(folder: Path, seconds: float) -> list[Row]:
             client.upload("m", folder / "shop.model")
             client.predict("m", contexts[:1])  # a model that is asked is edited in its live form
         return [
-            load(server, f"visits: edits of 1 {what}, {clients} clients", seconds, partial(edit, ask), clients=clients)
+            load(
+                server,
+                f"visits: edits of 1 {what}, {clients} clients",
+                seconds,
+                partial(edit, ask),
+                clients=clients,
+            )
             for clients in (1, CLIENTS)
             for what, ask in (("row", "learn"), ("visit", "learn-stream"))
         ]
 
 
 def heaviest(token: str) -> list[bytes]:
-    """Return the heaviest questions that the limits allow, of the model ``a``: 20,000 labels, 4 columns."""
+    """Return the heaviest questions that the limits allow, of the model ``a``: 20,000 labels, 4
+    columns.
+    """
     rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(10_000)]
     asked = (
         ("explain", {"rows": rows[:100], "k": 1_000}),
@@ -416,7 +501,8 @@ def heaviest(token: str) -> list[bytes]:
         ("probabilities", {"rows": rows[:50]}),  # the largest answer: twice, since it comes fastest
         ("probabilities", {"rows": rows[:50]}),
         ("certify", {"rows": rows}),
-        ("explain", {"rows": rows[:1], "k": 1}),  # as heavy as one that is answered by the server itself
+        # as heavy as one that is answered by the server itself
+        ("explain", {"rows": rows[:1], "k": 1}),
     )
     return [request("POST", f"/v1/models/a/{ask}", body, token) for ask, body in asked]
 
@@ -437,7 +523,9 @@ async def _ask_on(port: int, sent: list[bytes]) -> None:
 
 
 class Neighbour:
-    """Tenant A: a process that asks the heaviest questions, or all on one route, for the time of a block."""
+    """Tenant A: a process that asks the heaviest questions, or all on one route, for the time of a
+    block.
+    """
 
     def __init__(self, port: int, token: str, route: str = "") -> None:
         command = [sys.executable, __file__, "neighbour", "--port", str(port), "--route", route]
@@ -455,12 +543,16 @@ class Neighbour:
 def learn_in_parts(rows: list[list[str]], labels: list[str], path: str, token: str) -> list[bytes]:
     """Return requests that learn examples, 5,000 at a time."""
     parts = [slice(start, start + 5_000) for start in range(0, len(rows), 5_000)]
-    bodies = [{"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts]
+    bodies = [
+        {"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts
+    ]
     return [request("POST", path, body, token) for body in bodies]
 
 
 def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
-    """Return what A sends, route by route: one of these after another, with new ids, of the model ``a``."""
+    """Return what A sends, route by route: one of these after another, with new ids, of the model
+    ``a``.
+    """
     rows, labels = examples(2_000, 3)
     numbers = map(str, count(time.time_ns()))
     posted: dict[str, Callable[[], Any]] = {
@@ -482,7 +574,10 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
         """Make a model, let it learn, queue refits, delete it while they run, and ask it."""
         path = f"/v1/models/d{next(numbers)}"
         edits = [request("POST", f"{path}/learn", posted["learn"](), token)]
-        edits += [request("POST", f"{path}/{ask}", posted[ask](), token) for ask in ("refit", "forget") * 2]
+        edits += [
+            request("POST", f"{path}/{ask}", posted[ask](), token)
+            for ask in ("refit", "forget") * 2
+        ]
         return [
             request("PUT", path, {"columns": TOKENS}, token), *edits, request("DELETE", path, None, token),
             request("POST", f"{path}/predict", {"rows": rows[:1]}, token),
@@ -501,12 +596,17 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
 
 
 async def _send_on(port: int, make: Callable[[], list[bytes]]) -> None:
-    """Send what A sends on one route from 8 connections until this process is ended; refusals are answers, too."""
+    """Send what A sends on one route from 8 connections until this process is ended; refusals are
+    answers, too.
+    """
 
     async def client() -> None:
         while True:
-            for sent in make():  # each on a connection of its own, so that one that waits holds no other
-                with contextlib.suppress(OSError, RuntimeError, asyncio.IncompleteReadError, TimeoutError):
+            # each on a connection of its own, so that one that waits holds no other
+            for sent in make():
+                with contextlib.suppress(
+                    OSError, RuntimeError, asyncio.IncompleteReadError, TimeoutError
+                ):
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
                     async with asyncio.timeout(2.0):
                         await _ask(reader, writer, sent)
@@ -528,7 +628,9 @@ def beside_routes(folder: Path, seconds: float) -> None:
     made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
     write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
     of_a, of_b = (token for token, _ in made.values())
-    setup = [request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made]
+    setup = [
+        request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made
+    ]
     for name, (token, _) in made.items():
         setup += learn_in_parts(*examples(5_000), f"/v1/models/{name}/learn", token)
     rows, _ = examples(1_000, 2)
@@ -542,7 +644,9 @@ def beside_routes(folder: Path, seconds: float) -> None:
         for route in ("", *routes_of(of_a)):
             with Neighbour(server.port, of_a, route) if route else contextlib.nullcontext():
                 before = answers_to(server, of_a)
-                taken = 1e3 * np.array(asyncio.run(_load(server.port, 1, seconds, one, 10**9, pause=0.01)))
+                taken = 1e3 * np.array(
+                    asyncio.run(_load(server.port, 1, seconds, one, 10**9, pause=0.01))
+                )
                 n = answers_to(server, of_a) - before
             p50, p99 = np.percentile(taken, [50, 99])
             told = f"{route or 'alone':22} p50 {p50:6.1f}  p99 {p99:6.1f}  longest {taken.max():6.1f} ms"
@@ -551,7 +655,9 @@ def beside_routes(folder: Path, seconds: float) -> None:
 
 
 def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
-    """Return B's p99 of each request in milliseconds, each sent by a client of its own, 50 a second at most."""
+    """Return B's p99 of each request in milliseconds, each sent by a client of its own, 50 a second
+    at most.
+    """
     rows, labels = examples(1_000, 2)
     numbers = map(str, count(time.time_ns()))
     made: dict[str, Callable[[], bytes]] = {
@@ -565,9 +671,14 @@ def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
     }  # fmt: skip
 
     async def run() -> list[list[float]]:
-        return await asyncio.gather(*(_load(port, 1, seconds, make, 10**9, pause=0.02) for make in made.values()))
+        return await asyncio.gather(
+            *(_load(port, 1, seconds, make, 10**9, pause=0.02) for make in made.values())
+        )
 
-    return {what: float(1e3 * np.percentile(taken, 99)) for what, taken in zip(made, asyncio.run(run()), strict=True)}
+    return {
+        what: float(1e3 * np.percentile(taken, 99))
+        for what, taken in zip(made, asyncio.run(run()), strict=True)
+    }
 
 
 def fair(folder: Path, seconds: float, rounds: int) -> None:
@@ -578,7 +689,10 @@ def fair(folder: Path, seconds: float, rounds: int) -> None:
     write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
     of_a, of_b = (token for token, _ in made.values())
     rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(20_000)]
-    setup = [request("PUT", "/v1/models/a", {"columns": 4}, of_a), request("PUT", "/v1/models/b", {"columns": 8}, of_b)]
+    setup = [
+        request("PUT", "/v1/models/a", {"columns": 4}, of_a),
+        request("PUT", "/v1/models/b", {"columns": 8}, of_b),
+    ]
     setup += learn_in_parts(rows, [f"label {j}" for j in range(20_000)], "/v1/models/a/learn", of_a)
     setup += learn_in_parts(*examples(5_000), "/v1/models/b/learn", of_b)
     tokens = ["--token-file", str(folder / "tokens.json")]
@@ -591,15 +705,25 @@ def fair(folder: Path, seconds: float, rounds: int) -> None:
                 beside = latencies(server.port, of_b, seconds)
             found.append({what: (alone[what], beside[what]) for what in alone})
             told = ", ".join(f"{what} {a:.1f} to {b:.1f}" for what, (a, b) in found[-1].items())
-            print(f"p99 alone to p99 beside A, ms: {told}; load average {os.getloadavg()[0]:.1f}", flush=True)
+            print(
+                f"p99 alone to p99 beside A, ms: {told}; load average {os.getloadavg()[0]:.1f}",
+                flush=True,
+            )
         figures = asyncio.run(server.ask(request("GET", "/metrics", None, of_a)))[0].decode()
-    counted = re.findall(r'hammemo_requests_total\{ask="(explain|top-k|pr\w+|certify)",status="(\d+)"\} (\d+)', figures)
+    counted = re.findall(
+        r'hammemo_requests_total\{ask="(explain|top-k|pr\w+|certify)",status="(\d+)"\} (\d+)',
+        figures,
+    )
     print("answers to A:", ", ".join(f"{n} {ask} with {status}" for ask, status, n in counted))
     for what in found[0]:
-        alone_ms, beside_ms = (statistics.median(times) for times in zip(*(line[what] for line in found), strict=True))
+        alone_ms, beside_ms = (
+            statistics.median(times) for times in zip(*(line[what] for line in found), strict=True)
+        )
         most = max(3 * alone_ms, 50.0)
         verdict = "fair" if beside_ms <= most else "NOT FAIR"
-        print(f"{what:10} p99 alone {alone_ms:7.1f} ms, beside A {beside_ms:7.1f} ms, at most {most:7.1f}: {verdict}")
+        print(
+            f"{what:10} p99 alone {alone_ms:7.1f} ms, beside A {beside_ms:7.1f} ms, at most {most:7.1f}: {verdict}"
+        )
 
 
 def replay(folder: Path) -> Row:
@@ -621,7 +745,12 @@ def main() -> None:
     """Measure everything and print a table."""
     parser = options(__doc__)
     parser.add_argument("--seconds", type=float, help="of each measurement: 5, or 60 for fair")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="on the disk to be measured",
+    )
     parser.add_argument(
         "only",
         nargs="?",
@@ -629,14 +758,22 @@ def main() -> None:
         help="only this part; fair starts neighbour",
     )
     parser.add_argument("--port", type=int, help="for neighbour")
-    parser.add_argument("--route", help="for neighbour: what it sends, by the name that routes prints")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--before", help="the interpreter of another version: only edits and predictions, in turns")
     parser.add_argument(
-        "--rounds", type=int, help="how often two versions or servers take turns (9), or how many runs (5 for fair)"
+        "--route", help="for neighbour: what it sends, by the name that routes prints"
+    )
+    parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--before", help="the interpreter of another version: only edits and predictions, in turns"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help="how often two versions or servers take turns (9), or how many runs (5 for fair)",
     )
     parser.add_argument("--edits", type=int, default=1_000, help="edits or predictions of one turn")
-    parser.add_argument("--requests", type=int, default=10_000, help="requests of one turn of one-row")
+    parser.add_argument(
+        "--requests", type=int, default=10_000, help="requests of one turn of one-row"
+    )
     given = parser.parse_args()
     if given.only == "neighbour":
         os.nice(10)
@@ -663,7 +800,11 @@ def main() -> None:
         for line in lines:
             found.append(line)
             times = "" if line["p50_ms"] is None else "  p50 {p50_ms:8.2f} ms  p99 {p99_ms:8.2f} ms"
-            used = "" if line["a_processor_second"] is None else "  {a_processor_second:9,.0f} a processor second"
+            used = (
+                ""
+                if line["a_processor_second"] is None
+                else "  {a_processor_second:9,.0f} a processor second"
+            )
             print(cells("{what:58}{a_second:10,.0f}/s" + times + used, line), flush=True)
 
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
@@ -672,7 +813,9 @@ def main() -> None:
         if given.only == "one-row":
             note(*one_row(folder, given.rounds or 9, given.requests))
             bare, ours, bare_with_token, with_token = (line["a_processor_second"] for line in found)
-            print(f"of what Starlette answers: {ours / bare:.2f}, with a token {with_token / bare_with_token:.2f}")
+            print(
+                f"of what Starlette answers: {ours / bare:.2f}, with a token {with_token / bare_with_token:.2f}"
+            )
             return
         note(*visits(folder, given.seconds))
         if given.only:

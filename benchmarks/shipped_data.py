@@ -2,11 +2,12 @@
 
     python benchmarks/shipped_data.py --tables FOLDER --sessions FOLDER [--out FOLDER]
 
-The first folder holds ``car.csv``, ``tic-tac-toe.csv``, ``splice.csv`` and ``flights-late.csv``, the second
-``bol-train.tsv`` and ``bol-test.tsv`` (``docs/tables.md`` and ``docs/recommending.md`` say what they are). Columns get
-the names of their sources; of the flights, which are in random order, the first 10,000 are taken. Visits keep their
-items only, numbered in the order of their first click; items that no visit to be learnt holds are dropped from the
-others, and so are visits of which less than two items are left.
+The first folder holds ``car.csv``, ``tic-tac-toe.csv``, ``splice.csv`` and ``flights-late.csv``,
+the second ``bol-train.tsv`` and ``bol-test.tsv`` (``docs/tables.md`` and ``docs/recommending.md``
+say what they are). Columns get the names of their sources; of the flights, which are in random
+order, the first 10,000 are taken. Visits keep their items only, numbered in the order of their
+first click; items that no visit to be learnt holds are dropped from the others, and so are visits
+of which less than two items are left.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from sessions.data import read_clicks
 
 PLACE = Path(__file__).parents[1] / "src" / "hammemo" / "datasets"
 
-SQUARES = [f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right")]
+SQUARES = [
+    f"{row}-{column}"
+    for row in ("top", "middle", "bottom")
+    for column in ("left", "middle", "right")
+]
 TABLES = {
     "car": ("car", ["buying", "maint", "doors", "persons", "lug_boot", "safety", "class"]),
     "tic-tac-toe": ("tic-tac-toe", [*SQUARES, "class"]),
@@ -46,11 +51,18 @@ def sessions(folder: Path) -> dict[str, str]:
     """Return the visits to learn and those to ask about, one line each."""
     numbers: dict[str, int] = {}
     learnt = [
-        [numbers.setdefault(item, len(numbers)) for item in visit] for visit in read_clicks(folder / "bol-train.tsv")
+        [numbers.setdefault(item, len(numbers)) for item in visit]
+        for visit in read_clicks(folder / "bol-train.tsv")
     ]
-    known = [[numbers[item] for item in visit if item in numbers] for visit in read_clicks(folder / "bol-test.tsv")]
+    known = [
+        [numbers[item] for item in visit if item in numbers]
+        for visit in read_clicks(folder / "bol-test.tsv")
+    ]
     parts = {"learnt": learnt, "asked": [visit for visit in known if len(visit) > 1]}
-    return {part: "".join(f"{' '.join(map(str, visit))}\n" for visit in visits) for part, visits in parts.items()}
+    return {
+        part: "".join(f"{' '.join(map(str, visit))}\n" for visit in visits)
+        for part, visits in parts.items()
+    }
 
 
 def contents(tables: Path, visits: Path) -> dict[str, str]:

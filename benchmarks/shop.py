@@ -1,20 +1,23 @@
-"""The next item at a shop's size: fit, size, load, single questions, learning a click and forgetting a visit.
+"""The next item at a shop's size: fit, size, load, single questions, learning a click and
+forgetting a visit.
 
     python benchmarks/shop.py [--clicks 1_000_000] [--items 100_000] [--questions 1000] [--memory 8] [--serve] [--json]
 
-Clicks are synthetic, made from a seed. A visit has 7 clicks on average. Of its steps, .55 go to a neighbor of the item
-before, .2 back to an item of the visit, and the others to any item, with the frequencies of Zipf's law (exponent 1).
-They are written to a Parquet file, which `fit_stream` reads; the model is the default. Questions are the beginnings of
-other visits. `--memory` limits the data segment of the process, in GiB. Times are those of the processor, one thread:
-other work of the machine is not counted. *a second*: all questions in one call. A size that does not fit in `--memory`
-ends with status 3.
+Clicks are synthetic, made from a seed. A visit has 7 clicks on average. Of its steps, .55 go to a
+neighbor of the item before, .2 back to an item of the visit, and the others to any item, with the
+frequencies of Zipf's law (exponent 1). They are written to a Parquet file, which `fit_stream`
+reads; the model is the default. Questions are the beginnings of other visits. `--memory` limits the
+data segment of the process, in GiB. Times are those of the processor, one thread: other work of the
+machine is not counted. *a second*: all questions in one call. A size that does not fit in
+`--memory` ends with status 3.
 
-`--serve` also serves the model, and prints the highest rate of single questions that the server holds for `--seconds`
-(60) with nine of ten answers in less than 7 ms, by the clock (:mod:`shop_serving`); beside it VMIS-kNN, called in this
-process, since it has no server.
+`--serve` also serves the model, and prints the highest rate of single questions that the server
+holds for `--seconds` (60) with nine of ten answers in less than 7 ms, by the clock
+(:mod:`shop_serving`); beside it VMIS-kNN, called in this process, since it has no server.
 
-The model is in memory. `Machines(segments=…)` refuses it: the default kernel has sites without a position, and each
-of them has a table of its own, while segments are cut from the one table of the sites with positions.
+The model is in memory. `Machines(segments=…)` refuses it: the default kernel has sites without a
+position, and each of them has a table of its own, while segments are cut from the one table of the
+sites with positions.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+# before a library reads them
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 import numpy as np  # noqa: E402
@@ -39,7 +43,8 @@ from measures import options, peak_mebibytes, show, thread_seconds  # noqa: E402
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NEIGHBOR, REPEAT = 0.55, 0.2
+NEIGHBOR = 0.55
+REPEAT = 0.2
 """Shares of the steps of a visit; the others are to any item."""
 
 DOES_NOT_FIT = 3
@@ -52,7 +57,8 @@ def visits_of(n: int, n_items: int, seed: int) -> tuple[NDArray[np.int32], NDArr
     """Return the items of n visits, one visit after the other, and the length of each."""
     rng = np.random.default_rng(seed)
     shares = np.cumsum(1.0 / np.arange(1, n_items + 1))
-    named = np.random.default_rng(0).permutation(n_items)  # neighbors of an item may be rare or frequent
+    # neighbors of an item may be rare or frequent
+    named = np.random.default_rng(0).permutation(n_items)
 
     def any_items(size: int) -> NDArray[np.int64]:
         return np.asarray(named[np.searchsorted(shares, rng.random(size) * shares[-1])])
@@ -67,12 +73,16 @@ def visits_of(n: int, n_items: int, seed: int) -> tuple[NDArray[np.int32], NDArr
         near = (items[active, step - 1] + far) % n_items
         again = items[active, rng.integers(0, step, len(active))]
         others = any_items(len(active))
-        items[active, step] = np.where(kind < NEIGHBOR, near, np.where(kind < NEIGHBOR + REPEAT, again, others))
+        items[active, step] = np.where(
+            kind < NEIGHBOR, near, np.where(kind < NEIGHBOR + REPEAT, again, others)
+        )
     return items[np.arange(MOST_STEPS) < lengths[:, None]], lengths
 
 
 def write_clicks(path: Path, n_clicks: int, n_items: int) -> int:
-    """Write visits with about so many clicks to a Parquet file, part by part; return how many clicks there are."""
+    """Write visits with about so many clicks to a Parquet file, part by part; return how many
+    clicks there are.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -84,7 +94,8 @@ def write_clicks(path: Path, n_clicks: int, n_items: int) -> int:
             items, lengths = visits_of(n, n_items, seed)
             visits = np.repeat(np.arange(first, first + n, dtype=np.int32), lengths)
             writer.write_table(pa.table({"visit": visits, "item": items}, schema))
-            written, first = written + len(items), first + n
+            written = written + len(items)
+            first = first + n
             if written >= 0.999 * n_clicks:
                 break
     return written
@@ -97,7 +108,9 @@ def measured(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row
     path = folder / "clicks.parquet"
     written = write_clicks(path, n_clicks, n_items)
     shop: Any = MemoryClassifier(random_state=0)
-    fit_seconds = seconds(lambda: shop.fit_stream(parquet.read_table(path), case="visit", item="item"))
+    fit_seconds = seconds(
+        lambda: shop.fit_stream(parquet.read_table(path), case="visit", item="item")
+    )
     row: Row = {"clicks": written, "items": len(shop.classes_), "fit_seconds": fit_seconds}
     save(shop, folder / "shop.hammemo")
     row["file_mebibytes"] = (folder / "shop.hammemo").stat().st_size / 2**20
@@ -125,11 +138,18 @@ def asked(shop: Any, n_items: int, n_questions: int) -> Row:
     shop.top_k(questions[:100], 20)
     single = [thread_seconds(shop.top_k, [question], 20) for question in questions]
     p50, p90, p99 = (1000 * np.percentile(single, [50, 90, 99])).tolist()
-    row |= {"p50_ms": p50, "p90_ms": p90, "p99_ms": p99, "single_a_second": len(single) / sum(single)}
+    row |= {
+        "p50_ms": p50,
+        "p90_ms": p90,
+        "p99_ms": p99,
+        "single_a_second": len(single) / sum(single),
+    }
     row["a_second"] = len(questions) / thread_seconds(shop.top_k, questions, 20)
     learnt = visits[:100]
     clicks = [(shop.cutting_.context(visit[:-1], shop.sites_.h), visit[-1]) for visit in learnt]
-    row["learn_one_us"] = 1e6 * float(np.median([thread_seconds(shop.learn_one, *click) for click in clicks]))
+    row["learn_one_us"] = 1e6 * float(
+        np.median([thread_seconds(shop.learn_one, *click) for click in clicks])
+    )
     shop.partial_fit_stream(learnt)
     gone = [thread_seconds(shop.forget_stream, [visit]) for visit in learnt]
     row["forget_visit_ms"] = 1000 * float(np.median(gone))
@@ -137,7 +157,9 @@ def asked(shop: Any, n_items: int, n_questions: int) -> Row:
 
 
 def served(folder: Path, n_items: int, n_questions: int, seconds: float) -> Row:
-    """Return the rates of a server of the model that `measured` left in a folder, and those of VMIS-kNN."""
+    """Return the rates of a server of the model that `measured` left in a folder, and those of
+    VMIS-kNN.
+    """
     from pyarrow import parquet
 
     import shop_serving
@@ -156,8 +178,12 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=1_000_000)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=1000)
-    parser.add_argument("--memory", type=float, help="GiB that the data segment of the process may have")
-    parser.add_argument("--serve", action="store_true", help="serve the model, too, and ask VMIS-kNN the same")
+    parser.add_argument(
+        "--memory", type=float, help="GiB that the data segment of the process may have"
+    )
+    parser.add_argument(
+        "--serve", action="store_true", help="serve the model, too, and ask VMIS-kNN the same"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="for which a rate must be held")
     given = parser.parse_args()
     if given.memory is not None:
@@ -171,7 +197,10 @@ def main() -> None:
             sys.exit(DOES_NOT_FIT)
         if given.serve:
             row |= served(Path(folder), given.items, given.questions, given.seconds)
-    show({"shop": [{"figure": name, "value": value} for name, value in row.items()]}, as_json=given.json)
+    show(
+        {"shop": [{"figure": name, "value": value} for name, value in row.items()]},
+        as_json=given.json,
+    )
 
 
 if __name__ == "__main__":

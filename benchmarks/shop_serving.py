@@ -1,10 +1,12 @@
-"""How many questions a second a server of a shop's model takes: what `benchmarks/shop.py --serve` prints.
+"""How many questions a second a server of a shop's model takes: what `benchmarks/shop.py --serve`
+prints.
 
-The server has one core and the client the others. The client asks at a fixed rate, whether answers come or not (an open
-loop), each question for 20 items of one visit so far, and the time of an answer begins when its question was due. A
-rate is held if nine of ten answers take less than 7 ms and every question is answered. Rates of a few seconds go up by
-a quarter until one is not held, then down by a tenth until one is held for the whole time. On a machine that does other
-work, too, perhaps none is; the rate a second of *processor time* of the server can be compared all the same.
+The server has one core and the client the others. The client asks at a fixed rate, whether answers
+come or not (an open loop), each question for 20 items of one visit so far, and the time of an
+answer begins when its question was due. A rate is held if nine of ten answers take less than 7 ms
+and every question is answered. Rates of a few seconds go up by a quarter until one is not held,
+then down by a tenth until one is held for the whole time. On a machine that does other work, too,
+perhaps none is; the rate a second of *processor time* of the server can be compared all the same.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ MOST_MS: Final = 7.0
 """What nine of ten answers have to take less than."""
 ITEMS: Final = 20
 CONNECTIONS: Final = 64
-FIRST_RATE, UP, DOWN = 100.0, 1.25, 0.9
+FIRST_RATE = 100.0
+UP = 1.25
+DOWN = 0.9
 TRIES: Final = 12
 """Rates that are tried for the whole time: a machine that does other work, too, may hold none."""
 PATIENCE: Final = 5.0
@@ -43,7 +47,8 @@ PATIENCE: Final = 5.0
 IN_STOCK: Final = 0.8
 """Share of the items that the named list has."""
 NEIGHBOURS: Final = {"m": 100, "k": 100, "last": 3, "again": False}
-"""Settings of VMIS-kNN: those that validation has chosen on bol, as in `benchmarks.sessions.rates`."""
+"""Settings of VMIS-kNN: those that validation has chosen on bol, as in `benchmarks.sessions.rates`.
+"""
 
 
 class Held(NamedTuple):
@@ -70,7 +75,8 @@ class _Connection(asyncio.Protocol):
 
     def ask(self, due: float, sent: bytes) -> None:
         """Send a question that was due at a time."""
-        self._due, self._received = due, b""
+        self._due = due
+        self._received = b""
         self._transport.write(sent)
 
     def data_received(self, data: bytes) -> None:
@@ -99,7 +105,8 @@ class OpenLoop:
     """
 
     def __init__(self, port: int, questions: Sequence[bytes]) -> None:
-        self._port, self._questions = port, questions
+        self._port = port
+        self._questions = questions
         self.lost = 0
 
     def run(self, rate: float, seconds: float) -> Held:
@@ -108,13 +115,19 @@ class OpenLoop:
 
     async def _run(self, rate: float, seconds: float) -> Held:
         self._taken: list[float] = []
-        self._wrong, self._waiting, self.lost = 0, deque[tuple[float, bytes]](), 0
+        self._wrong = 0
+        self._waiting = deque[tuple[float, bytes]]()
+        self.lost = 0
         loop = asyncio.get_running_loop()
         self._idle = deque[_Connection]()
         for _ in range(CONNECTIONS):
-            _, connection = await loop.create_connection(lambda: _Connection(self), "127.0.0.1", self._port)
+            _, connection = await loop.create_connection(
+                lambda: _Connection(self), "127.0.0.1", self._port
+            )
             self._idle.append(connection)
-        connections, began, n = list(self._idle), time.perf_counter(), max(1, int(rate * seconds))
+        connections = list(self._idle)
+        began = time.perf_counter()
+        n = max(1, int(rate * seconds))
         for number in range(n):
             due = began + number / rate
             while time.perf_counter() < due:
@@ -145,10 +158,14 @@ class OpenLoop:
 
 
 def highest(loop: OpenLoop, seconds: float, step_seconds: float) -> Held:
-    """Return the highest rate that was held for the whole time, or the lowest that was tried if none was."""
-    rate, held = FIRST_RATE, None
+    """Return the highest rate that was held for the whole time, or the lowest that was tried if
+    none was.
+    """
+    rate = FIRST_RATE
+    held = None
     while (step := loop.run(rate, step_seconds)).is_held:
-        rate, held = rate * UP, step
+        rate = rate * UP
+        held = step
     rate = FIRST_RATE if held is None else held.rate
     for _ in range(TRIES):
         if (found := loop.run(rate, seconds)).is_held:
@@ -157,16 +174,23 @@ def highest(loop: OpenLoop, seconds: float, step_seconds: float) -> Held:
     return found
 
 
-def served(folder: Path, path: Path, questions: list[list[int]], items: NDArray[Any], seconds: float) -> Row:
-    """Return the highest rate that a server of a model file holds, and the times at that rate with a named list."""
+def served(
+    folder: Path, path: Path, questions: list[list[int]], items: NDArray[Any], seconds: float
+) -> Row:
+    """Return the highest rate that a server of a model file holds, and the times at that rate with
+    a named list.
+    """
     step_seconds = min(3.0, seconds)
     with OwnServer.of(folder / "served") as server, _on_other_cores():
         with Client(f"http://127.0.0.1:{server.port}", timeout=600) as client:
             client.upload("shop", path)
             rng = np.random.default_rng(0)
-            client.set_list("in_stock", rng.choice(items, int(IN_STOCK * len(items)), replace=False))
+            client.set_list(
+                "in_stock", rng.choice(items, int(IN_STOCK * len(items)), replace=False)
+            )
             for more in ({}, {"allow": {"list": "in_stock"}}):
-                client.ask("shop", "top-k", questions[:1], k=ITEMS, **more)  # the first answer makes the model ready
+                # the first answer makes the model ready
+                client.ask("shop", "top-k", questions[:1], k=ITEMS, **more)
         plain, in_stock = (
             OpenLoop(server.port, [_question(visit, **more) for visit in questions])
             for more in ({}, {"allow": {"list": "in_stock"}})

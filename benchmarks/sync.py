@@ -2,10 +2,11 @@
 
     python benchmarks/sync.py [--rows 1000000] [--changed 5000] [--keep rows|digests|auto+digests] [--refit] [--json]
 
-The table has three columns of names and two of numbers. Of its rows, `changed` are gone and as many are new. Printed
-are the seconds on the clock and the most memory that each step takes beyond what was used before it (Linux): the fit of
-the new table, the comparison alone (`dry_run=True`), `sync`, and with --refit also `sync(refit=True)`, whose digest
-must be that of the new fit. With --keep rows the model keeps all rows in plain text, whatever their number.
+The table has three columns of names and two of numbers. Of its rows, `changed` are gone and as many
+are new. Printed are the seconds on the clock and the most memory that each step takes beyond what
+was used before it (Linux): the fit of the new table, the comparison alone (`dry_run=True`), `sync`,
+and with --refit also `sync(refit=True)`, whose digest must be that of the new fit. With --keep rows
+the model keeps all rows in plain text, whatever their number.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def customers(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[Any]]:
     """Return a table of n rows, nearly all of them distinct, and labels that depend on it."""
     rng = np.random.default_rng(seed)
     plan, region, device = (rng.integers(0, size, n) for size in (5, 40, 12))
-    calls, age = rng.gamma(2.0, 3.0, n).round(3), rng.normal(size=n).round(4)
+    calls = rng.gamma(2.0, 3.0, n).round(3)
+    age = rng.normal(size=n).round(4)
     odds = 0.8 * (plan == 1) - 0.1 * calls + 0.5 * age + 0.3 * (region % 3) - 0.4
     columns = {"plan": plan.astype(str), "region": region.astype(str), "device": device.astype(str)}
     table = pd.DataFrame({**columns, "calls": calls, "age": age})
@@ -40,10 +42,14 @@ def customers(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[Any]]:
 def measured(call: Callable[[], Any]) -> tuple[dict[str, float], Any]:
     """Return the seconds and the additional peak memory of a call, and its result."""
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak
-    before, started = _status("VmRSS"), time.perf_counter()
+    before = _status("VmRSS")
+    started = time.perf_counter()
     result = call()
     seconds = time.perf_counter() - started
-    return {"seconds": round(seconds, 2), "mebibytes": round((_status("VmHWM") - before) / 2**20)}, result
+    return {
+        "seconds": round(seconds, 2),
+        "mebibytes": round((_status("VmHWM") - before) / 2**20),
+    }, result
 
 
 def _status(name: str) -> int:
@@ -59,9 +65,11 @@ def main() -> None:
     parser.add_argument("--keep", choices=("rows", "digests", "auto+digests"), default="rows")
     parser.add_argument("--refit", action="store_true")
     args = parser.parse_args()
-    n, keep = args.rows, 2 * args.rows if args.keep == "rows" else args.keep
+    n = args.rows
+    keep = 2 * args.rows if args.keep == "rows" else args.keep
     X, y = customers(n + args.changed, 0)
-    before, after = (X[:n], y[:n]), (X[args.changed :], y[args.changed :])
+    before = (X[:n], y[:n])
+    after = (X[args.changed :], y[args.changed :])
     model = MemoryClassifier(keep=keep).fit(*before)
     found: list[dict[str, Any]] = []
 

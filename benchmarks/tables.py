@@ -1,26 +1,30 @@
-"""Tables of categories: ours by default beside other learners, each with its defaults and one thread.
+"""Tables of categories: ours by default beside other learners, each with its defaults and one
+thread.
 
     python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM] [--seed 0] [--json FILE]
     python -m benchmarks.tables --show FILE
     python -m benchmarks.tables --data FOLDER --rates [--sets car adult] [--rounds 9] [--json FILE]
 
-A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
+A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is
+not measured again.
 
-FOLDER holds CSV files with a header, the label in the last column; values are strings. Files below 20,000 rows are
-judged by five stratified folds, the others by one stratified split with a quarter for testing. Printed are accuracy,
-log-loss, the seconds of a fit, predictions a second (`predict_proba`, strings in, encoding counted), the size of the
-model, and for ours, in the first fold, the time to forget one row (`forget_one`) and whether forgetting a tenth and
-refitting gives the model that `fit` makes of the rest, to the byte; for ten batches, whether refitting gives the model
-of `fit`. Times are processor seconds. At the end ours is compared with the others.
+FOLDER holds CSV files with a header, the label in the last column; values are strings. Files below
+20,000 rows are judged by five stratified folds, the others by one stratified split with a quarter
+for testing. Printed are accuracy, log-loss, the seconds of a fit, predictions a second
+(`predict_proba`, strings in, encoding counted), the size of the model, and for ours, in the first
+fold, the time to forget one row (`forget_one`) and whether forgetting a tenth and refitting gives
+the model that `fit` makes of the rest, to the byte; for ten batches, whether refitting gives the
+model of `fit`. Times are processor seconds. At the end ours is compared with the others.
 
-A learner that is not installed is left out, and so is one whose fit of a set takes more than `--patience` seconds; both
-are said. A learner whose fit takes more than five minutes is judged by the first fold alone. LightGBM, CatBoost and
-EBM: ``pip install --group benchmarks``.
+A learner that is not installed is left out, and so is one whose fit of a set takes more than
+`--patience` seconds; both are said. A learner whose fit takes more than five minutes is judged by
+the first fold alone. LightGBM, CatBoost and EBM: ``pip install --group benchmarks``.
 
-``--rates`` compares the predictions a second of ours and LightGBM. Both are fitted to the first training part and asked
-about its test part by `predict_proba`. The first call of each is not counted: ours then makes what it answers from.
-After it they take turns, so that other work on the machine slows both, and the median of the rounds is shown. Sets
-below 1,000 rows are left out: there the overhead of a call decides.
+``--rates`` compares the predictions a second of ours and LightGBM. Both are fitted to the first
+training part and asked about its test part by `predict_proba`. The first call of each is not
+counted: ours then makes what it answers from. After it they take turns, so that other work on the
+machine slows both, and the median of the rounds is shown. Sets below 1,000 rows are left out: there
+the overhead of a call decides.
 """
 
 from __future__ import annotations
@@ -33,7 +37,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
@@ -182,7 +187,9 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "sum vote": lambda: MemoryClassifier(memory="exact", vote="sum"),
     "naive Bayes": lambda: Codes(SmoothedBayes()),
     "logistic, one-hot": _one_hot,
-    "histogram boosting": lambda: Categories(HistGradientBoostingClassifier(categorical_features="from_dtype")),
+    "histogram boosting": lambda: Categories(
+        HistGradientBoostingClassifier(categorical_features="from_dtype")
+    ),
     "LightGBM": _lightgbm,
     "CatBoost": _catboost,
     "EBM": _explainable,
@@ -258,10 +265,15 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
 
 
 def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
-    """Return the median time to forget one row, and whether a tenth forgotten leaves the model of the rest."""
+    """Return the median time to forget one row, and whether a tenth forgotten leaves the model of
+    the rest.
+    """
     rng = np.random.default_rng(0)
-    one, rows = model.snapshot(), rng.choice(len(y), min(100, len(y)), replace=False)
-    times = [seconds(one.forget_one, X[row].tolist(), y[row], clock=time.perf_counter) for row in rows]
+    one = model.snapshot()
+    rows = rng.choice(len(y), min(100, len(y)), replace=False)
+    times = [
+        seconds(one.forget_one, X[row].tolist(), y[row], clock=time.perf_counter) for row in rows
+    ]
     gone = rng.random(len(y)) < 0.1
     less = model.snapshot().forget(X[gone], y[gone]).refit()
     rest = MemoryClassifier().fit(X[~gone], y[~gone])
@@ -294,16 +306,24 @@ def by_set(found: list[Row]) -> dict[str, dict[str, Row]]:
 
 
 def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return accuracy / log-loss of every learner, a row a set; and means over the sets that it shares with ours."""
+    """Return accuracy / log-loss of every learner, a row a set; and means over the sets that it
+    shares with ours.
+    """
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
     rows: list[Row] = []
     for name, row in sets.items():
         first = next(iter(row.values()))
         each = {learner: _both([row[learner]] if learner in row else []) for learner in learners}
         rows.append({"set": name, "rows": first["rows"], "labels": first["labels"], **each})
-    both = {learner: [row for row in sets.values() if learner in row and "ours" in row] for learner in learners}
+    both = {
+        learner: [row for row in sets.values() if learner in row and "ours" in row]
+        for learner in learners
+    }
     for title, of in (("mean", None), ("ours on the same sets", "ours")):
-        means = {learner: _both([row[of or learner] for row in shared]) for learner, shared in both.items()}
+        means = {
+            learner: _both([row[of or learner] for row in shared])
+            for learner, shared in both.items()
+        }
         rows.append({"set": title, "rows": None, "labels": None, **means})
     return table(rows)
 
@@ -321,12 +341,16 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     """Return how ours stands beside the others: differences of means, and the worst set of each."""
     lines = []
     for learner in LEARNERS:
-        both = [(row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row]
+        both = [
+            (row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row
+        ]
         if learner == "ours" or not both:
             continue
         ahead, worst = _ahead(sets, "ours", learner)
         losses = [(ours["log_loss"], theirs["log_loss"]) for ours, theirs in both]
-        known = [ours - theirs for ours, theirs in losses if ours is not None and theirs is not None]
+        known = [
+            ours - theirs for ours, theirs in losses if ours is not None and theirs is not None
+        ]
         loss = f", log-loss {np.mean(known):+.4f}" if known else ""
         lines.append(
             f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}{loss}; "
@@ -334,18 +358,25 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         )
     ahead, worst = _ahead(sets, "ours, in 10 pieces", "naive Bayes")
     if ahead:
-        lines.append(f"ours, in 10 pieces, beside naive Bayes: least on {worst}: {ahead[worst]:+.4f}")
+        lines.append(
+            f"ours, in 10 pieces, beside naive Bayes: least on {worst}: {ahead[worst]:+.4f}"
+        )
     rates = [
         {"set": name, "labels": row["ours"]["labels"], "ratio": _rate_ratio(row)}
         for name, row in sets.items()
         if "ours" in row and "LightGBM" in row and row["ours"]["rows"] >= MIN_RATE_ROWS
     ]
-    ours, pieces = ([row[name] for row in sets.values() if name in row] for name in ("ours", "ours, in 10 pieces"))
+    ours, pieces = (
+        [row[name] for row in sets.values() if name in row]
+        for name in ("ours", "ours, in 10 pieces")
+    )
     return lines + least_rates(rates) + _of_ours(ours) + _of_pieces(pieces)
 
 
 def _ahead(sets: dict[str, dict[str, Row]], one: str, other: str) -> tuple[dict[str, float], str]:
-    """Return how much more accurate one learner is than another on each set, and the set where it is least."""
+    """Return how much more accurate one learner is than another on each set, and the set where it
+    is least.
+    """
     shared = {name: row for name, row in sets.items() if one in row and other in row}
     ahead = {name: row[one]["accuracy"] - row[other]["accuracy"] for name, row in shared.items()}
     return ahead, min(ahead, key=lambda name: ahead[name], default="")
@@ -388,13 +419,16 @@ def _of_ours(ours: list[Row]) -> list[str]:
 def _of_pieces(found: list[Row]) -> list[str]:
     if not found:
         return []
-    exact, took = sum(bool(row["forgets_exactly"]) for row in found), sum(row["fit_seconds"] for row in found)
+    exact = sum(bool(row["forgets_exactly"]) for row in found)
+    took = sum(row["fit_seconds"] for row in found)
     equal = f"in 10 pieces, then refit, equal to the byte of fit: {exact} of {len(found)} sets"
     return [f"{equal}; {took:.0f} s for the pieces of all"]
 
 
 def raced(path: Path, rounds: int) -> Row | None:
-    """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns; None for a small set."""
+    """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns; None
+    for a small set.
+    """
     X, y = read_table(path)
     if len(y) < MIN_RATE_ROWS:
         return None
@@ -420,7 +454,8 @@ def measure(path: Path, given: argparse.Namespace, kept: JsonLines) -> None:
             continue
         try:
             row = kept.add(measured(path.stem, learner, X, y, given.seed, given.patience))
-        except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
+        # what some learners cannot take is said
+        except (ImportError, TimeoutError, ValueError) as error:
             print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
             continue
         print(f"| {cells(CELLS, row)} |", flush=True)
@@ -433,14 +468,22 @@ def main() -> None:
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--patience", type=int, default=3600)
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
-    parser.add_argument("--rates", action="store_true", help="ask ours and LightGBM in turns, and print rates")
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
+    parser.add_argument(
+        "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
+    )
+    parser.add_argument(
+        "--rates", action="store_true", help="ask ours and LightGBM in turns, and print rates"
+    )
     parser.add_argument("--rounds", type=int, default=9, help="of --rates")
     given = parser.parse_args()
     if given.data is None and not given.show:
         parser.error("--data names the folder with the tables")
-    paths = [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+    paths = (
+        [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+    )
     paths = [path for path in paths if not given.sets or path.stem in given.sets]
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(RATES if given.rates else NAMES))
@@ -452,7 +495,9 @@ def main() -> None:
         measure(path, given, kept)
     sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
     if given.show:
-        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+        print(
+            "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
+        )
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 
 

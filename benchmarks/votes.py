@@ -1,19 +1,20 @@
 r"""What kernels of sites and log-linear votes are worth on the paper's WikiText-2 task (h = 8).
 
-The task and its draws are those of :mod:`hammemo.paper.experiments.wikitext`. The kernel has the eight positions, the
-suffixes of length two to four and all pairs among the last four positions but the last two, a suffix; the hashed model
-has the suffixes to length three and two pairs. What was chosen (the sites, the amounts of smoothing, the ridge, the
-sizes of the hashed tables) was chosen on the validation split. *The default* is `MemoryClassifier()`, with nothing
-chosen.
+The task and its draws are those of :mod:`hammemo.paper.experiments.wikitext`. The kernel has the
+eight positions, the suffixes of length two to four and all pairs among the last four positions but
+the last two, a suffix; the hashed model has the suffixes to length three and two pairs. What was
+chosen (the sites, the amounts of smoothing, the ridge, the sizes of the hashed tables) was chosen
+on the validation split. *The default* is `MemoryClassifier()`, with nothing chosen.
 
-**Measures.** Top-1, top-5 and macro-F1 as in the paper, the mean log-loss in nats, and the expected calibration error:
-over 15 bins of equal width of the highest probability, the mean of |its mean - share of right answers|, weighted by the
-queries in the bin. With n queries, perfectly calibrated answers have an error of up to :math:`\sqrt{15/n}/2` (0.027 at
-n = 5,000) by chance alone; in practice, with most queries in a few bins, about a third of that.
+**Measures.** Top-1, top-5 and macro-F1 as in the paper, the mean log-loss in nats, and the expected
+calibration error: over 15 bins of equal width of the highest probability, the mean of |its mean -
+share of right answers|, weighted by the queries in the bin. With n queries, perfectly calibrated
+answers have an error of up to :math:`\sqrt{15/n}/2` (0.027 at n = 5,000) by chance alone; in
+practice, with most queries in a few bins, about a third of that.
 
-**All eligible examples** are the same in every draw, so these models are fitted once; the draws differ in their test
-positions. **Forgetting**: a random tenth of the examples is removed, and every score is compared with those of a
-model that learnt the rest only and has the same weights.
+**All eligible examples** are the same in every draw, so these models are fitted once; the draws
+differ in their test positions. **Forgetting**: a random tenth of the examples is removed, and every
+score is compared with those of a model that learnt the rest only and has the same weights.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.evaluation.measures import expected_calibration_error
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
-from hammemo.paper.experiments.measuring import Row, averages, generator, ignore_progress, seconds, table
+from hammemo.paper.experiments.measuring import (
+    Row,
+    averages,
+    generator,
+    ignore_progress,
+    seconds,
+    table,
+)
 from hammemo.paper.experiments.wikitext import LONGEST, Judge, TaskSettings, draw_sample
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import LogLinear
@@ -47,7 +55,9 @@ H = 8
 MEASURES = ("top1", "top5", "macro_f1", "log_loss", "ece")
 BUCKETS = (1024, 1024, 1024, 1024, 4096, 8192, 16384, 24576, 40960, 32768, 28672, 16384)
 RESERVED = (1024,) * 8 + (12288, 6144, 8192, 4096)
-"""Rows of the hashed memory: the eight positions, the suffixes of length 2 and 3, and two pairs; near 16 MiB."""
+"""Rows of the hashed memory: the eight positions, the suffixes of length 2 and 3, and two pairs;
+near 16 MiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,9 @@ class VoteSettings:
 
     def task_settings(self) -> TaskSettings:
         """Return the settings of the paper's task that draw these positions."""
-        return TaskSettings(self.seed, self.draws, sizes=(self.stored, min(self.stored, 2_000), self.queries))
+        return TaskSettings(
+            self.seed, self.draws, sizes=(self.stored, min(self.stored, 2_000), self.queries)
+        )
 
 
 def kernel() -> SiteKernel:
@@ -82,16 +94,23 @@ def small_kernel() -> SiteKernel:
 
 
 def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[Any]) -> Row:
-    """Return the measures of one model on one set of queries, in percent but for the log-loss and the error."""
+    """Return the measures of one model on one set of queries, in percent but for the log-loss and
+    the error.
+    """
     scores = model.class_scores(queries)
     judge = Judge(observed, observed, np.ones(len(observed), bool), model.classes_)
     shares = judge.measures(model.classes_[top_columns(scores, 5)])
-    row: Row = {name: shares[name] for name in ("top1", "top5", "macro_f1")} | {"log_loss": None, "ece": None}
+    row: Row = {name: shares[name] for name in ("top1", "top5", "macro_f1")} | {
+        "log_loss": None,
+        "ece": None,
+    }
     if hasattr(model, "predict_proba"):
         probabilities = model.predict_proba(queries)
         columns = np.searchsorted(model.classes_, observed)
         row["log_loss"] = float(-np.log(probabilities[np.arange(len(columns)), columns]).mean())
-        row["ece"] = expected_calibration_error(probabilities.max(axis=1), scores.argmax(axis=1) == columns)
+        row["ece"] = expected_calibration_error(
+            probabilities.max(axis=1), scores.argmax(axis=1) == columns
+        )
     return row
 
 
@@ -112,14 +131,21 @@ def _fitted(model: MemoryClassifier, *examples: Any) -> tuple[MemoryClassifier, 
 
 def _fitted_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
     """Return the default, fitted to these examples as a stream: each is a document with one window."""
-    model, documents = MemoryClassifier(), np.column_stack([X, y])
-    fit = partial(model.fit_stream, starts=np.arange(0, documents.size, H + 1), classes=task.targets)
+    model = MemoryClassifier()
+    documents = np.column_stack([X, y])
+    fit = partial(
+        model.fit_stream, starts=np.arange(0, documents.size, H + 1), classes=task.targets
+    )
     took = seconds(fit, documents.ravel(), H, clock=time.perf_counter)
     return model, {"fit_seconds": took, "state_mebibytes": model.memory_.nbytes / 2**20}
 
 
-def forgetting(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], queries: NDArray[Any], seed: int) -> Row:
-    """Take a random tenth back from a fitted model and compare it with one that learnt the rest only."""
+def forgetting(
+    model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], queries: NDArray[Any], seed: int
+) -> Row:
+    """Take a random tenth back from a fitted model and compare it with one that learnt the rest
+    only.
+    """
     gone = np.zeros(len(y), bool)
     gone[generator(seed, "forgetting").choice(len(y), len(y) // 10, replace=False)] = True
     took = seconds(model.forget, X[gone], y[gone], clock=time.perf_counter)
@@ -129,7 +155,9 @@ def forgetting(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], querie
         "forgotten": int(gone.sum()),
         "forget_seconds": took,
         "equal_states": model.memory_.state_bytes() == fresh.memory_.state_bytes(),
-        "equal_scores": bool(np.array_equal(model.class_scores(queries), fresh.class_scores(queries))),
+        "equal_scores": bool(
+            np.array_equal(model.class_scores(queries), fresh.class_scores(queries))
+        ),
     }
 
 
@@ -138,7 +166,8 @@ def run(
 ) -> dict[str, Any]:
     """Return all figures as plain numbers: over draws, each draw, and what forgetting did."""
     samples = [draw_sample(task, settings.task_settings(), draw) for draw in range(settings.draws)]
-    total, done = len(samples) + 3 * settings.everything, 0
+    total = len(samples) + 3 * settings.everything
+    done = 0
     rows: list[Row] = []
     for draw, sample in enumerate(samples):
         rows += _one_draw(sample, settings, draw)
@@ -149,19 +178,29 @@ def run(
     forgot = [{"memory": "exact", **forgetting(last, X, y, queries, settings.seed)}]
     if settings.everything:
         chosen = task.candidate_positions("train")
-        X, y = task.contexts["train"][chosen, LONGEST - H :], task.tokens["train"][chosen]
+        X = task.contexts["train"][chosen, LONGEST - H :]
+        y = task.tokens["train"][chosen]
         memories: dict[str, tuple[SiteKernel, Memory]] = {
             "exact": (kernel(), Exact()),
             "hashed": (small_kernel(), Hashed(list(BUCKETS), list(RESERVED))),
         }
         for name, (sites, memory) in memories.items():
-            model, facts = _fitted(MemoryClassifier(sites, memory, LogLinear(sample=settings.sample)), X, y)
+            model, facts = _fitted(
+                MemoryClassifier(sites, memory, LogLinear(sample=settings.sample)), X, y
+            )
             rows += _in_every_draw(model, facts, f"log-linear, {name}", samples, len(y))
             forgot.append({"memory": name, **forgetting(model, X, y, queries, settings.seed)})
             on_progress(done := done + 1, total)
-        rows += _in_every_draw(*_fitted_to_stream(task, X, y), "the default, fit_stream", samples, len(y))
+        rows += _in_every_draw(
+            *_fitted_to_stream(task, X, y), "the default, fit_stream", samples, len(y)
+        )
         on_progress(done + 1, total)
-    return {"settings": asdict(settings), "table": over_draws(rows), "forgetting": forgot, "draws": rows}
+    return {
+        "settings": asdict(settings),
+        "table": over_draws(rows),
+        "forgetting": forgot,
+        "draws": rows,
+    }
 
 
 def _in_every_draw(
@@ -169,7 +208,13 @@ def _in_every_draw(
 ) -> list[Row]:
     """Return the measures of one fitted model on the queries of every draw."""
     return [
-        {"examples": n_examples, "model": name, "draw": draw, **measured(model, *sample.split("test", H)), **facts}
+        {
+            "examples": n_examples,
+            "model": name,
+            "draw": draw,
+            **measured(model, *sample.split("test", H)),
+            **facts,
+        }
         for draw, sample in enumerate(samples)
     ]
 
@@ -189,7 +234,10 @@ def over_draws(rows: list[Row]) -> list[Row]:
     for row in rows:
         by_model.setdefault((row["examples"], row["model"]), []).append(row)
     names = (*MEASURES, "fit_seconds", "state_mebibytes")
-    return [{"examples": key[0], "model": key[1], **averages(found, names)} for key, found in by_model.items()]
+    return [
+        {"examples": key[0], "model": key[1], **averages(found, names)}
+        for key, found in by_model.items()
+    ]
 
 
 def markdown(results: dict[str, Any]) -> str:

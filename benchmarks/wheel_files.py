@@ -1,12 +1,13 @@
-"""CSV files from packages of PyPI, read by the command as they are: the model is that of the clean frame.
+"""CSV files from packages of PyPI, read by the command as they are: the model is that of the clean
+frame.
 
     pip install palmerpenguins vega_datasets
     python -m benchmarks.wheel_files
 
-Penguins have ``NA`` in columns of measurements; the weather in Seattle has dates with slashes, stocks have names of
-months. A clean frame is what a careful user makes of the file in pandas: missing values are NaN and dates are dates;
-``NA`` in a column of names stays a name. Prints whether both models have one digest, and the accuracy and log-loss that
-``hammemo evaluate`` measures.
+Penguins have ``NA`` in columns of measurements; the weather in Seattle has dates with slashes,
+stocks have names of months. A clean frame is what a careful user makes of the file in pandas:
+missing values are NaN and dates are dates; ``NA`` in a column of names stays a name. Prints whether
+both models have one digest, and the accuracy and log-loss that ``hammemo evaluate`` measures.
 """
 
 from __future__ import annotations
@@ -89,14 +90,19 @@ def has_one_digest(table: WheelFile) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.parse_args()
     print("| file | the model of the clean frame | accuracy | log-loss |\n|---|---|---|---|")
     for table in FILES:
         measured = run("evaluate", table.file, "--label", table.label, "--json").stdout
         ours = json.loads(measured)["learners"]["this model"]
         same = "yes" if has_one_digest(table) else "NO"
-        print(f"| {table.file.name} | {same} | {ours['accuracy']:.3f} | {ours['log_loss']:.3f} |", flush=True)
+        print(
+            f"| {table.file.name} | {same} | {ours['accuracy']:.3f} | {ours['log_loss']:.3f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

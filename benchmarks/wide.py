@@ -1,12 +1,14 @@
-"""Tables with more columns than rows: ours beside LightGBM and an L2 logistic regression on scaled columns.
+"""Tables with more columns than rows: ours beside LightGBM and an L2 logistic regression on scaled
+columns.
 
     python -m benchmarks.wide [--sets genes text] [--learners ours LogisticRegressionCV LightGBM]
 
-All tables are made here, or are shipped with scikit-learn: normal noise with one column that tells the label; digits
-with 5,000 columns of noise; ``make_classification`` with 20 of 20,000 columns informative, genes that follow ten hidden
-factors, and the docstrings of installed packages as TF-IDF, whose label is the package, as a sparse matrix. Half of the
-rows are for testing. Printed are log-loss (root of the mean squared error over the spread, for numbers), the processor
-seconds of a fit, and the peak of memory of a process that does nothing else, which holds the table, too.
+All tables are made here, or are shipped with scikit-learn: normal noise with one column that tells
+the label; digits with 5,000 columns of noise; ``make_classification`` with 20 of 20,000 columns
+informative, genes that follow ten hidden factors, and the docstrings of installed packages as
+TF-IDF, whose label is the package, as a sparse matrix. Half of the rows are for testing. Printed
+are log-loss (root of the mean squared error over the spread, for numbers), the processor seconds of
+a fit, and the peak of memory of a process that does nothing else, which holds the table, too.
 
 Every fit is a process of its own, with one thread.
 """
@@ -26,7 +28,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+# before NumPy is loaded: one thread for every learner
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -70,7 +73,9 @@ def make_genes() -> tuple[Any, Any]:
 
 
 def make_text() -> tuple[Any, Any]:
-    """Return docstrings of installed packages as TF-IDF of words and pairs of words, and their packages."""
+    """Return docstrings of installed packages as TF-IDF of words and pairs of words, and their
+    packages.
+    """
     texts: list[str] = []
     labels: list[str] = []
     for package in PACKAGES:
@@ -101,7 +106,10 @@ SETS = {
     ),
     "genes": make_genes,
     "text": make_text,
-    "numbers 60 x 5,000": lambda: (make_noise(60, 5_000)[0], make_noise(60, 5_000)[0][:, :3].sum(axis=1)),
+    "numbers 60 x 5,000": lambda: (
+        make_noise(60, 5_000)[0],
+        make_noise(60, 5_000)[0][:, :3].sum(axis=1),
+    ),
     "100,000": lambda: make_noise(60, 100_000),
 }
 LEARNERS = ("ours", "LogisticRegressionCV", "LightGBM")
@@ -127,7 +135,9 @@ def measure(set_name: str, learner_name: str) -> dict[str, float]:
     warnings.simplefilter("ignore")
     X, y = SETS[set_name]()  # type: ignore[no-untyped-call]
     are_numbers = set_name.startswith("numbers")
-    split = train_test_split(X, y, test_size=0.5, random_state=0, stratify=None if are_numbers else y)
+    split = train_test_split(
+        X, y, test_size=0.5, random_state=0, stratify=None if are_numbers else y
+    )
     learned, asked, targets, truths = split
     learner = make_learner(learner_name, is_sparse=sparse.issparse(X), are_numbers=are_numbers)
     started = time.process_time()
@@ -143,7 +153,9 @@ def measure(set_name: str, learner_name: str) -> dict[str, float]:
 
 def main() -> None:
     """Print a table of all that was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", nargs="*", choices=list(SETS), default=list(SETS))
     parser.add_argument("--learners", nargs="*", choices=LEARNERS, default=list(LEARNERS))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -157,7 +169,10 @@ def main() -> None:
             command = [sys.executable, "-m", "benchmarks.wide", "--one", set_name, learner_name]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                print(f"{set_name:<20}{learner_name:<24}{done.stderr.strip().splitlines()[-1][:60]}", flush=True)
+                print(
+                    f"{set_name:<20}{learner_name:<24}{done.stderr.strip().splitlines()[-1][:60]}",
+                    flush=True,
+                )
                 continue
             found = json.loads(done.stdout)
             figures = f"{found['loss']:>8.4f}{found['seconds']:>10.2f}{found['GiB']:>8.2f}"

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+# before a library reads them
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
@@ -28,9 +29,15 @@ MODELS: dict[str, LanguageModel] = {model.name: model for model in (KneserNey(),
 def main() -> None:
     """Print the table, or everything as JSON."""
     parser = options(__doc__, data="wiki.train.tokens, .valid and .test", as_json="everything")
-    parser.add_argument("--models", nargs="+", choices=MODELS, metavar="NAME", help=f"of {', '.join(MODELS)}")
-    parser.add_argument("--most", type=int, help="ask the first so many targets only, of validation and of test")
-    parser.add_argument("--kenlm", type=Path, metavar="FOLDER", help="measure KenLM, too: where lmplz and query are")
+    parser.add_argument(
+        "--models", nargs="+", choices=MODELS, metavar="NAME", help=f"of {', '.join(MODELS)}"
+    )
+    parser.add_argument(
+        "--most", type=int, help="ask the first so many targets only, of validation and of test"
+    )
+    parser.add_argument(
+        "--kenlm", type=Path, metavar="FOLDER", help="measure KenLM, too: where lmplz and query are"
+    )
     arguments = parser.parse_args()
     models = [MODELS[name] for name in arguments.models or MODELS]
     with tempfile.TemporaryDirectory() as folder:

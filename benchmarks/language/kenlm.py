@@ -1,10 +1,12 @@
-"""KenLM (Heafield et al. 2013) by its programs `lmplz` and `query`: modified Kneser-Ney, to check ours against.
+"""KenLM (Heafield et al. 2013) by its programs `lmplz` and `query`: modified Kneser-Ney, to check
+ours against.
 
-The text is given as one line, because contexts cross lines here, and tokens as names of numbers, because `lmplz` does
-not take ``<unk>``. KenLM has three types more than we have: the beginning, the end and its own unknown token.
+The text is given as one line, because contexts cross lines here, and tokens as names of numbers,
+because `lmplz` does not take ``<unk>``. KenLM has three types more than we have: the beginning, the
+end and its own unknown token.
 
-The programs are in the source that ``pip download kenlm`` fetches; they need Boost and are built by its CMakeLists.txt
-(``cmake -B build && make -C build lmplz query``).
+The programs are in the source that ``pip download kenlm`` fetches; they need Boost and are built by
+its CMakeLists.txt (``cmake -B build && make -C build lmplz query``).
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class KenLM(LanguageModel):
     name = "KenLM 5"
 
     def __init__(self, programs: Path, folder: Path, order: int = 5) -> None:
-        self.programs, self.folder, self.order = programs, folder, order
+        self.programs = programs
+        self.folder = folder
+        self.order = order
 
     def fit(self, text: Text) -> None:
         """Count the training stream."""
@@ -64,7 +68,11 @@ class KenLM(LanguageModel):
     def _run(self, program: str, options: list[str], stream: NDArray[np.int64]) -> str:
         line = " ".join(f"t{token}" for token in stream.tolist()) + "\n"
         done = subprocess.run(
-            [str(self.programs / program), *options], input=line, capture_output=True, text=True, check=False
+            [str(self.programs / program), *options],
+            input=line,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr.strip().splitlines()[-1]}")

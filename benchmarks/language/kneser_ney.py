@@ -1,21 +1,25 @@
-r"""Interpolated modified Kneser-Ney n-grams (Chen and Goodman 1999), over a stream without marks of beginnings.
+r"""Interpolated modified Kneser-Ney n-grams (Chen and Goodman 1999), over a stream without marks of
+beginnings.
 
 With counts c and a context u of n - 1 tokens,
 
 .. math:: p_n(w \mid u) = \frac{c(uw) - D(c(uw)) + b(u) \, p_{n-1}(w \mid u')}{\sum_v c(uv)}, \qquad
           b(u) = \sum_v D(c(uv)),
 
-where u' is u without its first token, and :math:`p_0` is even over all types. At the highest order c counts
-occurrences, below it the distinct tokens that came before uw (continuation counts). A context that was never seen
-leaves :math:`p_{n-1}`. For one order, with :math:`n_k` the number of n-grams counted k times and
-:math:`Y = n_1/(n_1 + 2 n_2)`,
+where u' is u without its first token, and :math:`p_0` is even over all types. At the highest order
+c counts occurrences, below it the distinct tokens that came before uw (continuation counts). A
+context that was never seen leaves :math:`p_{n-1}`. For one order, with :math:`n_k` the number of
+n-grams counted k times and :math:`Y = n_1/(n_1 + 2 n_2)`,
 
-.. math:: D(k) = k - (k + 1) \, Y \, n_{k+1} / n_k \quad (k = 1, 2, 3), \qquad D(k) = D(3) \quad (k > 3),
+.. math:: D(k) = k - (k + 1) \, Y \, n_{k+1} / n_k \quad (k = 1, 2, 3), \qquad D(k) = D(3) \quad (k
+> 3),
 
-kept between 0 and k; where nothing is counted k times, D is 0. Any such D gives probabilities that sum to one.
+kept between 0 and k; where nothing is counted k times, D is 0. Any such D gives probabilities that
+sum to one.
 
-n-grams are numbered order by order: the number of a longer one is the place of (number of its first tokens, its last
-token) among all such pairs. So keys are exact, and everything is sorting and counting of whole numbers.
+n-grams are numbered order by order: the number of a longer one is the place of (number of its first
+tokens, its last token) among all such pairs. So keys are exact, and everything is sorting and
+counting of whole numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The n-grams of one length: their keys in order, what is left of each count, and sums by context."""
+    """The n-grams of one length: their keys in order, what is left of each count, and sums by
+    context.
+    """
 
     keys: NDArray[np.int64]
     left: NDArray[np.float64]
@@ -80,17 +86,27 @@ class KneserNey(LanguageModel):
             raise ValueError("There is nothing to count: the stream has no token.")
         self.n_types = n_types
         self.orders: list[Order] = []
-        numbers = np.zeros(len(stream) + 1, np.int64)  # of the n-gram that starts at each place: the empty one
-        keys, n_contexts, counts = np.zeros(1, np.int64), 1, np.zeros(1, np.int64)
+        # of the n-gram that starts at each place: the empty one
+        numbers = np.zeros(len(stream) + 1, np.int64)
+        keys = np.zeros(1, np.int64)
+        n_contexts = 1
+        counts = np.zeros(1, np.int64)
         for n in range(1, min(self.order, len(stream)) + 1):
             pairs = numbers[: len(stream) - n + 1] * n_types + stream[n - 1 :]
-            longer, first, places, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-            if n > 1:  # each distinct n-gram is one continuation of the (n - 1)-gram that it ends with
-                self._add_order(keys, n_contexts, np.bincount(numbers[first + 1], minlength=len(keys)))
+            longer, first, places, counts = np.unique(
+                pairs, return_index=True, return_inverse=True, return_counts=True
+            )
+            # each distinct n-gram is one continuation of the (n - 1)-gram that it ends with
+            if n > 1:
+                self._add_order(
+                    keys, n_contexts, np.bincount(numbers[first + 1], minlength=len(keys))
+                )
             keys, n_contexts, numbers = longer, len(keys), places
         self._add_order(keys, n_contexts, counts)
 
-    def _add_order(self, keys: NDArray[np.int64], n_contexts: int, counts: NDArray[np.int64]) -> None:
+    def _add_order(
+        self, keys: NDArray[np.int64], n_contexts: int, counts: NDArray[np.int64]
+    ) -> None:
         contexts = keys // self.n_types
         each = discounts(counts)[np.minimum(counts, 3)]
         totals = np.bincount(contexts, counts, n_contexts).astype(np.int64)
@@ -100,10 +116,12 @@ class KneserNey(LanguageModel):
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
         """Return the probability of every token from `start` on."""
         found = np.full(len(stream) - start, 1 / self.n_types)
-        contexts = np.zeros(len(stream), np.int64)  # the number of the context of each place, -1 if it was not seen
+        # the number of the context of each place, -1 if it was not seen
+        contexts = np.zeros(len(stream), np.int64)
         for order in self.orders:
             grams = np.where(contexts >= 0, order.find(contexts * self.n_types + stream), -1)
-            asked, context = grams[start:], contexts[start:]
+            asked = grams[start:]
+            context = contexts[start:]
             totals = np.where(context >= 0, order.totals[context], 0)
             known = totals > 0
             own = np.where(asked >= 0, order.left[asked], 0.0) + order.taken[context] * found

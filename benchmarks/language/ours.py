@@ -1,19 +1,21 @@
 r"""The next token of a text, out of its whole vocabulary: perplexity on WikiText-2.
 
-**Protocol.** Whitespace tokens and one ``<eos>`` a line; ``<unk>`` is a type like the others. The types are those of
-training, 33,278 of them. Every token of the test is a target, 245,569 in all, and its context is everything before it:
-contexts cross lines, and what comes before the test is the validation text, before that the training text. A model
-learns training only; what it fits besides, such as weights, it fits on validation. Perplexity is
-:math:`\exp(-\frac{1}{n} \sum_i \log p_i)` with natural logarithms, where the :math:`p_i` of one context sum to one over
-all types.
+**Protocol.** Whitespace tokens and one ``<eos>`` a line; ``<unk>`` is a type like the others. The
+types are those of training, 33,278 of them. Every token of the test is a target, 245,569 in all,
+and its context is everything before it: contexts cross lines, and what comes before the test is the
+validation text, before that the training text. A model learns training only; what it fits besides,
+such as weights, it fits on validation. Perplexity is :math:`\exp(-\frac{1}{n} \sum_i \log p_i)`
+with natural logarithms, where the :math:`p_i` of one context sum to one over all types.
 
-Ours fits its weights to training text, each piece left out of the counts: it looks at validation for nothing.
+Ours fits its weights to training text, each piece left out of the counts: it looks at validation
+for nothing.
 
-If a folder has no ``wiki.valid.tokens``, the last tenth of the training lines is validation and is not learnt, types
-that only it holds are ``<unk>``, and the results say so.
+If a folder has no ``wiki.valid.tokens``, the last tenth of the training lines is validation and is
+not learnt, types that only it holds are ``<unk>``, and the results say so.
 
-**Caches.** The share of a token among the last w tokens of the text, for w = 100, 500 and 2,000. Any model can be mixed
-with them; the weights are fitted on validation by expectation maximisation (:func:`mixture_weights`).
+**Caches.** The share of a token among the last w tokens of the text, for w = 100, 500 and 2,000.
+Any model can be mixed with them; the weights are fitted on validation by expectation maximisation
+(:func:`mixture_weights`).
 
 `OurMixture` is this library; other models are in ``benchmarks/language`` of the repository.
 """
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
 WINDOWS: Final = (100, 500, 2000)
 SKIPS: Final = (-2, -3, (-3, -1), (-3, -2), (-4, -2, -1), (-4, -3, -1))
 SAMPLED: Final = 50_000
-"""Examples that weights are fitted to; fewer where contexts are long, to bound the memory that they take."""
+"""Examples that weights are fitted to; fewer where contexts are long, to bound the memory that they
+take.
+"""
 
 BEFORE: Final = 3000
 """Tokens of the text before a part that are kept as its context."""
@@ -63,7 +67,9 @@ class Text:
 
     def asked(self, split: str) -> tuple[NDArray[np.int64], int]:
         """Return validation or test text behind the end of the text before it, and where it starts."""
-        before, targets = (self.train, self.valid) if split == "valid" else (self._until_test(), self.test)
+        before, targets = (
+            (self.train, self.valid) if split == "valid" else (self._until_test(), self.test)
+        )
         kept = before[-BEFORE:]
         return np.concatenate([kept, targets]), len(kept)
 
@@ -72,8 +78,11 @@ class Text:
 
 
 def read_text(folder: Path) -> Text:
-    """Return the text of a folder with ``wiki.train.tokens``, ``wiki.test.tokens`` and maybe ``wiki.valid.tokens``."""
-    train, test = _lines(folder / "wiki.train.tokens"), _lines(folder / "wiki.test.tokens")
+    """Return the text of a folder with ``wiki.train.tokens``, ``wiki.test.tokens`` and maybe
+    ``wiki.valid.tokens``.
+    """
+    train = _lines(folder / "wiki.train.tokens")
+    test = _lines(folder / "wiki.test.tokens")
     path = folder / "wiki.valid.tokens"
     if path.is_file():
         return numbered(train, _lines(path), test)
@@ -83,12 +92,18 @@ def read_text(folder: Path) -> Text:
 
 def _lines(path: Path) -> list[list[str]]:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: data= takes a folder with wiki.train.tokens and wiki.test.tokens.")
+        raise FileNotFoundError(
+            f"{path} is missing: data= takes a folder with wiki.train.tokens and wiki.test.tokens."
+        )
     return line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
-def numbered(train: list[list[str]], valid: list[list[str]], test: list[list[str]], *, is_cut: bool = False) -> Text:
-    """Return lines as numbers; a type that training does not hold is ``<unk>``, or an error if there is none."""
+def numbered(
+    train: list[list[str]], valid: list[list[str]], test: list[list[str]], *, is_cut: bool = False
+) -> Text:
+    """Return lines as numbers; a type that training does not hold is ``<unk>``, or an error if
+    there is none.
+    """
     numbers: dict[str, int] = {}
     for line in train:
         for token in line:
@@ -98,7 +113,9 @@ def numbered(train: list[list[str]], valid: list[list[str]], test: list[list[str
     for lines in (train, valid, test):
         found = [numbers.get(token, unknown) for line in lines for token in line]
         if None in found:
-            raise ValueError("A token occurs in no training line, and training has no <unk> to take its place.")
+            raise ValueError(
+                "A token occurs in no training line, and training has no <unk> to take its place."
+            )
         texts.append(np.array(found, np.int64))
     return Text(texts[0], texts[1], texts[2], list(numbers), is_cut)
 
@@ -116,7 +133,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
-        """Return the probability of every token of a stream from `start` on, given all tokens before it.
+        """Return the probability of every token of a stream from `start` on, given all tokens
+        before it.
 
         Shapes
         ------
@@ -125,7 +143,8 @@ class LanguageModel(ABC):
 
 
 class OurMixture(LanguageModel):
-    """`MemoryClassifier` with the mixture vote over suffixes to four tokens, six skips and, if wanted, caches.
+    """`MemoryClassifier` with the mixture vote over suffixes to four tokens, six skips and, if
+    wanted, caches.
 
     Parameters
     ----------
@@ -138,35 +157,52 @@ class OurMixture(LanguageModel):
     is_mixed = False  # caches are components of the mixture
 
     def __init__(self, *, continuation: bool = False, caches: Sequence[int] = ()) -> None:
-        self.continuation, self.caches = continuation, tuple(caches)
+        self.continuation = continuation
+        self.caches = tuple(caches)
         self.h = max((4, *caches))
-        words = ["ours", *(["continuation"] if continuation else []), *(["caches"] if caches else [])]
+        words = [
+            "ours",
+            *(["continuation"] if continuation else []),
+            *(["caches"] if caches else []),
+        ]
         self.name = ", ".join(words)
 
     def fit(self, text: Text) -> None:
-        """Learn the training stream; types that are never a target, if any, are labels all the same."""
+        """Learn the training stream; types that are never a target, if any, are labels all the
+        same.
+        """
         kernel = Suffixes(4) + SiteKernel(SKIPS)
         for reach in self.caches:
             kernel = kernel + Recent(reach)
-        vote = Mixture(continuation=self.continuation, sample=SAMPLED if self.h < 100 else SAMPLED // 3)
+        vote = Mixture(
+            continuation=self.continuation, sample=SAMPLED if self.h < 100 else SAMPLED // 3
+        )
         self._model = MemoryClassifier(kernel, Exact(), vote)
-        self._model.fit_stream([text.train], self.h, classes=np.arange(len(text.types)), short="pad")
+        self._model.fit_stream(
+            [text.train], self.h, classes=np.arange(len(text.types)), short="pad"
+        )
 
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
         """Return them by what one token costs: no other label is scored."""
-        padded = np.concatenate([np.full(self.h, NO_TOKEN, np.int64), stream])  # nothing precedes the first token
+        # nothing precedes the first token
+        padded = np.concatenate([np.full(self.h, NO_TOKEN, np.int64), stream])
         return np.exp(-self._model.log_loss_stream(padded[start:], short="drop"))
 
 
 def all_of_ours() -> tuple[OurMixture, ...]:
     """Return the three models of the table."""
-    return OurMixture(), OurMixture(continuation=True), OurMixture(continuation=True, caches=WINDOWS)
+    return (
+        OurMixture(),
+        OurMixture(continuation=True),
+        OurMixture(continuation=True, caches=WINDOWS),
+    )
 
 
 def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray[np.float64]:
     """Return the share of each token, from `start` on, among the `window` tokens before it.
 
-    Where fewer tokens precede, the share is that among those; the first token of a stream has none, and share zero.
+    Where fewer tokens precede, the share is that among those; the first token of a stream has none,
+    and share zero.
 
     Examples
     --------
@@ -186,7 +222,8 @@ def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray
 
 
 def mixture_weights(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.float64]:
-    """Return weights, summing to one, that maximise the likelihood of a mixture: expectation maximisation.
+    """Return weights, summing to one, that maximise the likelihood of a mixture: expectation
+    maximisation.
 
     Parameters
     ----------
@@ -218,15 +255,17 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     ----------
     text : Text
     model : LanguageModel
-    most : int, optional
-        Ask only this many targets of validation and test, the first ones; the rows say how many were asked.
+    most : int, optional Ask only this many targets of validation and test, the first ones; the rows
+        say how many were asked.
     """
     started = time.process_time()
     model.fit(text)
     fitted = time.process_time()
     splits = ("valid", "test") if model.is_mixed else ("test",)
     streams = {split: _first(*text.asked(split), most) for split in splits}
-    found = {split: model.probabilities(stream, start) for split, (stream, start) in streams.items()}
+    found = {
+        split: model.probabilities(stream, start) for split, (stream, start) in streams.items()
+    }
     asked = len(found["test"])
     row = {
         "model": model.name,
@@ -240,7 +279,9 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     if not model.is_mixed:
         return [row]
     components = {
-        split: np.array([found[split], *(recent_shares(stream, start, window) for window in WINDOWS)])
+        split: np.array(
+            [found[split], *(recent_shares(stream, start, window) for window in WINDOWS)]
+        )
         for split, (stream, start) in streams.items()
     }
     weights = mixture_weights(components["valid"])
@@ -252,7 +293,9 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     return [row, row | with_caches]
 
 
-def _first(stream: NDArray[np.int64], start: int, most: int | None) -> tuple[NDArray[np.int64], int]:
+def _first(
+    stream: NDArray[np.int64], start: int, most: int | None
+) -> tuple[NDArray[np.int64], int]:
     return (stream if most is None else stream[: start + most]), start
 
 
@@ -271,7 +314,12 @@ def run(
         rows += evaluate(text, model, most=most)
         on_progress(done, len(models))
     settings = {"most": most, "caches": list(WINDOWS), "validation_cut_from_training": text.is_cut}
-    sizes = {"types": len(text.types), "train": len(text.train), "valid": len(text.valid), "test": len(text.test)}
+    sizes = {
+        "types": len(text.types),
+        "train": len(text.train),
+        "valid": len(text.valid),
+        "test": len(text.test),
+    }
     return {"settings": settings, "text": sizes, "table": rows}
 
 
@@ -298,5 +346,7 @@ def markdown(results: dict[str, Any]) -> str:
         ),
     ]
     if results["settings"]["validation_cut_from_training"]:
-        lines.insert(1, "There is no wiki.valid.tokens: the last tenth of the training lines is validation.")
+        lines.insert(
+            1, "There is no wiki.valid.tokens: the last tenth of the training lines is validation."
+        )
     return "\n".join(lines) + "\n"

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+# before a library reads them
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
@@ -18,7 +19,9 @@ from . import hyperdimensional, linear, neural, online, ours, trees  # noqa: E40
 from .measuring import measured, missing  # noqa: E402
 from .peer import Peers, read_data  # noqa: E402
 
-PEERS: Peers = ours.PEERS | linear.PEERS | neural.PEERS | trees.PEERS | hyperdimensional.PEERS | online.PEERS
+PEERS: Peers = (
+    ours.PEERS | linear.PEERS | neural.PEERS | trees.PEERS | hyperdimensional.PEERS | online.PEERS
+)
 NAMES = (
     "model | sees | examples | top-1 | top-5 | macro-F1 | log-loss | with T | fit (s) | tuning (s) | queries/s | "
     "state (MiB) | online | forgets"
@@ -31,9 +34,17 @@ LINE = (
 
 
 def main() -> None:
-    """Print the table, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
-    parser = options(__doc__, data="wiki.train.tokens, .valid and .test", as_json="the rows, with the settings chosen,")
-    parser.add_argument("--only", nargs="+", choices=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)}")
+    """Print the table, or the rows as JSON; what is left out, and how far it is, go to the error
+    stream.
+    """
+    parser = options(
+        __doc__,
+        data="wiki.train.tokens, .valid and .test",
+        as_json="the rows, with the settings chosen,",
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)}"
+    )
     parser.add_argument("--stored", type=int, default=100_000, help="training examples")
     parser.add_argument("--draw", type=int, default=0, help="which draw of positions")
     arguments = parser.parse_args()

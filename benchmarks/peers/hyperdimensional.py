@@ -1,8 +1,9 @@
-"""torchhd: random ±1 vectors of tokens, bound to vectors of their positions and summed; prototypes of the labels.
+"""torchhd: random ±1 vectors of tokens, bound to vectors of their positions and summed; prototypes
+of the labels.
 
-The binding is `torchhd.hash_table`: the sum over positions of key times value. `Centroid.add` sums what a label's
-examples encode to; `add_adapt` (AdaptHD) and `add_online` (OnlineHD) correct prototypes by examples that are answered
-wrongly, in several passes.
+The binding is `torchhd.hash_table`: the sum over positions of key times value. `Centroid.add` sums
+what a label's examples encode to; `add_adapt` (AdaptHD) and `add_online` (OnlineHD) correct
+prototypes by examples that are answered wrongly, in several passes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _BATCH = 500
 
 @dataclass(eq=False)
 class HyperDimensional(Peer):
-    """Prototypes in so many dimensions; `method` is that of `Centroid` which changes them by a batch."""
+    """Prototypes in so many dimensions; `method` is that of `Centroid` which changes them by a
+    batch.
+    """
 
     package: tuple[str, str] = ("torchhd", "torch-hd")
     method: str = "add"
@@ -41,7 +44,8 @@ class HyperDimensional(Peer):
         self._model = Centroid(dimensions, data.n_labels)
         learn = getattr(self._model, self.method)
         told = {"lr": choice["lr"]} if "lr" in choice else {}
-        X, y = torch.from_numpy(data.train.X), torch.from_numpy(data.train.y)
+        X = torch.from_numpy(data.train.X)
+        y = torch.from_numpy(data.train.y)
         for _ in range(int(choice.get("passes", 1))):
             for first in range(0, len(y), _BATCH):
                 learn(self._encoded(X[first : first + _BATCH]), y[first : first + _BATCH], **told)
@@ -75,7 +79,10 @@ _passes = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
 _sees = "positions, bound"
 PEERS: Peers = {
     "hd-centroid": lambda: HyperDimensional(
-        "torchhd Centroid", _sees, tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True)), forgets=True
+        "torchhd Centroid",
+        _sees,
+        tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True)),
+        forgets=True,
     ),  # sums of whole numbers, so that adding the negative takes back
     "hd-adapt": lambda: HyperDimensional("torchhd AdaptHD", _sees, _passes, method="add_adapt"),
     "hd-online": lambda: HyperDimensional("torchhd OnlineHD", _sees, _passes, method="add_online"),

@@ -1,4 +1,6 @@
-"""scikit-learn's naive Bayes and linear models: on one-hot positions, on the sites that ours sees, on hashed ones."""
+"""scikit-learn's naive Bayes and linear models: on one-hot positions, on the sites that ours sees,
+on hashed ones.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class HashedSites:
 
 @dataclass(eq=False)
 class Linear(Peer):
-    """An encoder and a model with one coefficient for each column and label; both are made anew for each fit."""
+    """An encoder and a model with one coefficient for each column and label; both are made anew for
+    each fit.
+    """
 
     encoder: Callable[[], Any] = lambda: SiteOneHot(kernel(), normalize=False)
     make: Callable[..., Any] = SGDClassifier
@@ -84,7 +88,9 @@ class BayesPositions(Peer):
 
     def fit(self, data: PeerData, choice: Choice) -> None:
         """Count."""
-        self._model = CategoricalNB(min_categories=data.n_tokens, **choice).fit(data.train.X, data.train.y)
+        self._model = CategoricalNB(min_categories=data.n_tokens, **choice).fit(
+            data.train.X, data.train.y
+        )
 
     def scores(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return logarithms of probabilities."""
@@ -127,4 +133,6 @@ for _name, _peer in _one_against_all.items():
     PEERS[f"{_name}-positions"] = partial(_peer, "positions", _grids[_name], encoder=_positions)
     PEERS[f"{_name}-sites"] = partial(_peer, "16 sites", _grids[_name])
     _hashed = ({"alpha": 1e-5}, {"alpha": 1e-4})
-    PEERS[f"{_name}-hashed"] = partial(_peer, "16 sites, hashed to 2^18", _hashed, encoder=_hashed_sites)
+    PEERS[f"{_name}-hashed"] = partial(
+        _peer, "16 sites, hashed to 2^18", _hashed, encoder=_hashed_sites
+    )

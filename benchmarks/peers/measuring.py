@@ -1,10 +1,10 @@
 r"""How every peer is measured: one loop, one clock, one definition of each figure.
 
-The clock is the processor's: seconds that this process, which has one thread, was computing. So other work on the
-machine does not change who is faster.
+The clock is the processor's: seconds that this process, which has one thread, was computing. So
+other work on the machine does not change who is faster.
 
-Temperature: :math:`T > 0` minimises the log-loss of ``softmax(scores / T)`` on validation, by golden section on
-:math:`\log T` after the scores were divided by their standard deviation.
+Temperature: :math:`T > 0` minimises the log-loss of ``softmax(scores / T)`` on validation, by
+golden section on :math:`\log T` after the scores were divided by their standard deviation.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def missing(peer: Peer) -> str | None:
 def measured(make: Callable[[], Peer], data: PeerData) -> Row:
     """Return all figures of one peer."""
     peer, choice, fit, tuning = _chosen(make, data)
-    scores, checked = peer.scores(data.test.X), peer.scores(data.valid.X)
-    ranking, observed = top_columns(scores, 5), data.test.y
+    scores = peer.scores(data.test.X)
+    checked = peer.scores(data.valid.X)
+    ranking = top_columns(scores, 5)
+    observed = data.test.y
     judge = Judge(observed, observed, np.ones(len(observed), bool), np.arange(data.n_labels))
     shares = judge.measures(ranking)
     return {
@@ -64,7 +66,9 @@ def measured(make: Callable[[], Peer], data: PeerData) -> Row:
 
 
 def _chosen(make: Callable[[], Peer], data: PeerData) -> tuple[Peer, Choice, float, float]:
-    """Return the peer that is best on validation, its settings, and the seconds of its fit and of all fits."""
+    """Return the peer that is best on validation, its settings, and the seconds of its fit and of
+    all fits.
+    """
     best: tuple[float, Peer, Choice, float] | None = None
     tuning = 0.0
     for choice in make().choices:
@@ -87,12 +91,16 @@ def log_loss(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
 def temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     """Return the T that fits softmax(scores / T) to the labels."""
     unit = float(scores.std()) or 1.0
-    found = minimize_scalar(lambda power: log_loss(scores / (unit * np.exp(power)), labels), bounds=(-8, 8))
+    found = minimize_scalar(
+        lambda power: log_loss(scores / (unit * np.exp(power)), labels), bounds=(-8, 8)
+    )
     return unit * float(np.exp(found.x))
 
 
 def rate(peer: Peer, X: NDArray[np.int64]) -> float:
-    """Return how many contexts a second the peer answers: the best of three, of one if that was slow."""
+    """Return how many contexts a second the peer answers: the best of three, of one if that was
+    slow.
+    """
     took = seconds(peer.answers, X)
     if took <= _PATIENCE:
         took = min(took, *(seconds(peer.answers, X) for _ in range(2)))

@@ -1,4 +1,6 @@
-"""Small models in torch, trained in passes until the validation loss rises: a neural n-gram, softmax on the sites."""
+"""Small models in torch, trained in passes until the validation loss rises: a neural n-gram,
+softmax on the sites.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,20 @@ if TYPE_CHECKING:
 _PASSES = 12
 
 
-def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimisers: list[Any], batch: int) -> Any:
-    """Return the network as it was after the pass with the lowest validation loss; stop at the second worse pass."""
+def trained(
+    network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimisers: list[Any], batch: int
+) -> Any:
+    """Return the network as it was after the pass with the lowest validation loss; stop at the
+    second worse pass.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
     generator = torch.Generator().manual_seed(0)
     inputs, labels = data
-    best, kept, worse = np.inf, None, 0
+    best = np.inf
+    kept = None
+    worse = 0
     for _ in range(_PASSES):
         network.train()
         order: Any = torch.randperm(len(labels), generator=generator)
@@ -43,7 +51,9 @@ def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimis
         with torch.no_grad():
             checked = float(cross_entropy(network(valid[0]), valid[1]))
         if checked < best:
-            best, kept, worse = checked, copy.deepcopy(network.state_dict()), 0
+            best = checked
+            kept = copy.deepcopy(network.state_dict())
+            worse = 0
         else:
             worse += 1
         if worse == 2:
@@ -54,7 +64,9 @@ def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimis
 
 @dataclass(eq=False)
 class _Torch(Peer):
-    """A network from rows of integers to one logit a label; online by one more step of the gradient."""
+    """A network from rows of integers to one logit a label; online by one more step of the
+    gradient.
+    """
 
     package: tuple[str, str] = ("torch", "torch")
     probabilistic: bool = True
@@ -65,7 +77,8 @@ class _Torch(Peer):
         import torch
 
         train, valid = (
-            (torch.from_numpy(self._inputs(part.X)), torch.from_numpy(part.y)) for part in (data.train, data.valid)
+            (torch.from_numpy(self._inputs(part.X)), torch.from_numpy(part.y))
+            for part in (data.train, data.valid)
         )
         self._network = trained(network, train, valid, optimisers, batch)
 
@@ -81,12 +94,16 @@ class _Torch(Peer):
         import torch
 
         with torch.inference_mode():
-            found: NDArray[Any] = self._network(torch.from_numpy(self._inputs(X))).argmax(dim=1).numpy()
+            found: NDArray[Any] = (
+                self._network(torch.from_numpy(self._inputs(X))).argmax(dim=1).numpy()
+            )
             return found
 
     def state_bytes(self) -> int:
         """Return the size of the parameters."""
-        return int(sum(part.numel() * part.element_size() for part in self._network.state_dict().values()))
+        return int(
+            sum(part.numel() * part.element_size() for part in self._network.state_dict().values())
+        )
 
 
 class NeuralNgram(_Torch):
@@ -98,7 +115,8 @@ class NeuralNgram(_Torch):
         from torch import nn
 
         torch.manual_seed(0)
-        h, width = data.train.X.shape[1], choice["width"]
+        h = data.train.X.shape[1]
+        width = choice["width"]
         network = nn.Sequential(
             nn.Embedding(data.n_tokens, width, sparse=True),
             nn.Flatten(),
@@ -110,7 +128,12 @@ class NeuralNgram(_Torch):
         )
         self._inputs = lambda X: X
         embedding, *rest = network.parameters()
-        self._train(data, network, [torch.optim.SparseAdam([embedding], 1e-3), torch.optim.Adam(rest, 1e-3)], 256)
+        self._train(
+            data,
+            network,
+            [torch.optim.SparseAdam([embedding], 1e-3), torch.optim.Adam(rest, 1e-3)],
+            256,
+        )
 
 
 class SoftmaxSites(_Torch):
@@ -127,7 +150,8 @@ class SoftmaxSites(_Torch):
         def inputs(X: NDArray[np.int64]) -> NDArray[np.int64]:
             features = encoder.transform(X)
             widths = np.diff(features.indptr)
-            rows = np.full((len(X), len(encoder.tuples_)), n_columns)  # the last row stays zero: a value never seen
+            # the last row stays zero: a value never seen
+            rows = np.full((len(X), len(encoder.tuples_)), n_columns)
             rows[np.arange(rows.shape[1]) < widths[:, None]] = features.indices
             return rows
 
@@ -145,7 +169,9 @@ def _site_sum(n_columns: int, n_labels: int) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.rows = nn.EmbeddingBag(n_columns + 1, n_labels, mode="sum", sparse=True, padding_idx=n_columns)
+            self.rows = nn.EmbeddingBag(
+                n_columns + 1, n_labels, mode="sum", sparse=True, padding_idx=n_columns
+            )
             nn.init.zeros_(self.rows.weight)
             self.offset = nn.Parameter(torch.zeros(n_labels))
 
@@ -154,7 +180,10 @@ def _site_sum(n_columns: int, n_labels: int) -> Any:
 
         def optimisers(self, name: str, rate: float) -> list[Any]:
             """Return what changes the rows that a batch touches, and the offset."""
-            return [getattr(torch.optim, name)([self.rows.weight], rate), torch.optim.Adam([self.offset], 1e-2)]
+            return [
+                getattr(torch.optim, name)([self.rows.weight], rate),
+                torch.optim.Adam([self.offset], 1e-2),
+            ]
 
     return SiteSum()
 
@@ -168,6 +197,9 @@ PEERS: Peers = {
     "neural": lambda: NeuralNgram(
         "neural n-gram (torch)",
         "positions",
-        ({"width": 32, "hidden": 128, "dropout": 0.2}, {"width": 64, "hidden": 256, "dropout": 0.4}),
+        (
+            {"width": 32, "hidden": 128, "dropout": 0.2},
+            {"width": 64, "hidden": 256, "dropout": 0.4},
+        ),
     ),
 }

@@ -20,7 +20,9 @@ _FLOOR = 1e-12
 
 @dataclass(eq=False)
 class River(Peer):
-    """A river classifier, by default on a one for each position and token; `nominal` gives it tokens by position."""
+    """A river classifier, by default on a one for each position and token; `nominal` gives it
+    tokens by position.
+    """
 
     package: tuple[str, str] = ("river", "river")
     probabilistic: bool = True
@@ -77,10 +79,19 @@ def _tree() -> Any:
 
 PEERS: Peers = {
     "river-bayes": lambda: River(
-        "river MultinomialNB", "positions", tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0)), make=_bayes
+        "river MultinomialNB",
+        "positions",
+        tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0)),
+        make=_bayes,
     ),
     "river-softmax": lambda: River(
-        "river SoftmaxRegression", "positions", ({"rate": 0.1}, {"rate": 0.5}), make=_softmax, most=30_000
+        "river SoftmaxRegression",
+        "positions",
+        ({"rate": 0.1}, {"rate": 0.5}),
+        make=_softmax,
+        most=30_000,
     ),
-    "river-tree": lambda: River("river HoeffdingTreeClassifier", "positions", make=_tree, nominal=True),
+    "river-tree": lambda: River(
+        "river HoeffdingTreeClassifier", "positions", make=_tree, nominal=True
+    ),
 }

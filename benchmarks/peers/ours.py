@@ -43,7 +43,10 @@ class OurPeer(Peer):
 
     def state_bytes(self) -> int:
         """Return the size of the counts, from which all else is made, and of the vote's weights."""
-        return int(self._fitted.memory_.nbytes + sum(part.nbytes for part in self._fitted.vote_.state().values()))
+        return int(
+            self._fitted.memory_.nbytes
+            + sum(part.nbytes for part in self._fitted.vote_.state().values())
+        )
 
 
 def _hashed() -> MemoryClassifier:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.paper.experiments.wikitext import SPLITS, TaskSettings, build_task, draw_sample, read_folder
+from hammemo.paper.experiments.wikitext import (
+    SPLITS,
+    TaskSettings,
+    build_task,
+    draw_sample,
+    read_folder,
+)
 from votes import H
 
 if TYPE_CHECKING:
@@ -51,9 +57,13 @@ def read_data(folder: Path, stored: int, draw: int) -> PeerData:
     splits = [sample.split(name, H) for name in SPLITS]
     parts = [PeerExamples(X.astype(np.int64), np.searchsorted(task.targets, y)) for X, y in splits]
     if len(np.unique(parts[0].y)) < len(task.targets):
-        raise SystemExit(f"--stored {stored} leaves a label without an example: take more, 10000 will do.")
+        raise SystemExit(
+            f"--stored {stored} leaves a label without an example: take more, 10000 will do."
+        )
     train, valid, test = parts
-    return PeerData(train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
+    return PeerData(
+        train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets)
+    )
 
 
 @dataclass(eq=False)

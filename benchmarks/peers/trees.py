@@ -16,13 +16,24 @@ class LightGBM(Peer):
     """Multi-class boosting; the validation part tells when to stop."""
 
     def fit(self, data: PeerData, choice: Choice) -> None:
-        """Add rounds of trees, one for each label, until the validation loss has not fallen for ten."""
+        """Add rounds of trees, one for each label, until the validation loss has not fallen for
+        ten.
+        """
         import lightgbm
 
         columns = list(range(data.train.X.shape[1]))
-        options = {"objective": "multiclass", "num_class": data.n_labels, "num_threads": 1, "verbosity": -1, "seed": 0}
+        options = {
+            "objective": "multiclass",
+            "num_class": data.n_labels,
+            "num_threads": 1,
+            "verbosity": -1,
+            "seed": 0,
+        }
         train = lightgbm.Dataset(
-            data.train.X.astype(np.float64), data.train.y, categorical_feature=columns, params={"max_bin": 255}
+            data.train.X.astype(np.float64),
+            data.train.y,
+            categorical_feature=columns,
+            params={"max_bin": 255},
         )
         valid = lightgbm.Dataset(data.valid.X.astype(np.float64), data.valid.y, reference=train)
         stop = lightgbm.early_stopping(10, verbose=False)

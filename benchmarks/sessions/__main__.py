@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+# before a library reads them
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
@@ -46,7 +47,17 @@ class WithoutDiscount(Ours):
 
 LEARNERS: dict[str, type[Learner]] = {
     learner.name: learner
-    for learner in (Popularity, Markov, ItemNeighbours, Ease, VSKNN, VMISkNN, GRU4Rec, Ours, WithoutDiscount)
+    for learner in (
+        Popularity,
+        Markov,
+        ItemNeighbours,
+        Ease,
+        VSKNN,
+        VMISkNN,
+        GRU4Rec,
+        Ours,
+        WithoutDiscount,
+    )
 }
 COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
 """Learners that are measured once more with a copy term, if the set is one of clicks."""
@@ -60,7 +71,10 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
             print(f"{name} is left out: pip install torch", file=sys.stderr)
             continue
         if learner is Ease and task.test.n_items > MOST_ITEMS:
-            print(f"{name} is left out: {task.name} has more than {MOST_ITEMS:,} items", file=sys.stderr)
+            print(
+                f"{name} is left out: {task.name} has more than {MOST_ITEMS:,} items",
+                file=sys.stderr,
+            )
             continue
         found = evaluate(task, learner)
         yield found
@@ -69,19 +83,32 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
 
 
 def main() -> None:
-    """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
+    """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error
+    stream.
+    """
     parser = options(__doc__, data="bol-train.tsv and the like", as_json="the rows")
     parser.add_argument("--sets", nargs="+", choices=[*SETS, *RATINGS], default=list(SETS))
-    parser.add_argument("--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}")
+    parser.add_argument(
+        "--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}"
+    )
     arguments = parser.parse_args()
     everything: list[dict[str, Any]] = []
     for name in arguments.sets:
-        task, found = read_task(arguments.data, name), []
+        task = read_task(arguments.data, name)
+        found = []
         for outcome in outcomes(task, arguments.learners or list(LEARNERS)):
             found.append(outcome)
-            print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
+            print(
+                f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})",
+                file=sys.stderr,
+                flush=True,
+            )
         everything.append(
-            {"measured": measured_on(), **facts(task), "learners": [outcome.plain() for outcome in found]}
+            {
+                "measured": measured_on(),
+                **facts(task),
+                "learners": [outcome.plain() for outcome in found],
+            }
         )
         if not arguments.json:
             lines = [heading(task), "", *outcome_table(task, found), *published(name)]

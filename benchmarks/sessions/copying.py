@@ -1,8 +1,9 @@
 r"""A variant of any learner: people click again what they clicked before.
 
-The scores are divided by their sum and mixed with a copy term: :math:`(1 - w) S_c / \sum S + w / d_c`, the second part
-divided by its own sum, where :math:`d_c` is the distance of item c from the end of the prefix. w is chosen on
-validation, the other settings stay those that were chosen without it.
+The scores are divided by their sum and mixed with a copy term: :math:`(1 - w) S_c / \sum S + w /
+d_c`, the second part divided by its own sum, where :math:`d_c` is the distance of item c from the
+end of the prefix. w is chosen on validation, the other settings stay those that were chosen without
+it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ class Popularity(Learner):
 
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
         """Count the items."""
-        self._counts = np.bincount([item for session in sessions for item in session], minlength=n_items)
+        self._counts = np.bincount(
+            [item for session in sessions for item in session], minlength=n_items
+        )
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
         """Return the counts."""
@@ -72,19 +74,27 @@ class Markov(Learner):
 
 
 class ItemNeighbours(Stored):
-    r"""Items that occur in the same sessions as those of the prefix (Sarwar et al. 2001; GRU4Rec's baseline).
+    r"""Items that occur in the same sessions as those of the prefix (Sarwar et al. 2001; GRU4Rec's
+    baseline).
 
     The similarity of two items is the number of sessions with both, divided by
     :math:`\sqrt{(n_a + \lambda)(n_c + \lambda)}`; the last items of the prefix count 1, 1/2, 1/3, …
     """
 
     name = "item-kNN"
-    choices = tuple({"shrink": shrink, "last": last} for shrink in (0, 5, 20, 80) for last in (1, 2, 5, 10))
+    choices = tuple(
+        {"shrink": shrink, "last": last} for shrink in (0, 5, 20, 80) for last in (1, 2, 5, 10)
+    )
 
     def one(self, prefix: Session) -> NDArray[np.float64]:
         """Return weighted sums of similarities."""
-        shrink, found = self.settings["shrink"], np.zeros(self.n_items)
-        sizes = np.sqrt(self.occurrences() + shrink) if shrink else np.sqrt(np.maximum(self.occurrences(), 1))
+        shrink = self.settings["shrink"]
+        found = np.zeros(self.n_items)
+        sizes = (
+            np.sqrt(self.occurrences() + shrink)
+            if shrink
+            else np.sqrt(np.maximum(self.occurrences(), 1))
+        )
         for item, step in self.recent(prefix, self.settings["last"]):
             together = np.bincount(self.items_of(self.sessions_with(item)), minlength=self.n_items)
             together[item] = 0

@@ -50,7 +50,9 @@ class SessionQueries:
         >>> queries.prefixes, queries.targets.tolist()
         ([[5], [5, 6]], [6, 7])
         """
-        cut = [(number, i) for number, session in enumerate(sessions) for i in range(1, len(session))]
+        cut = [
+            (number, i) for number, session in enumerate(sessions) for i in range(1, len(session))
+        ]
         return cls(
             [sessions[number][:i] for number, i in cut],
             np.array([sessions[number][i] for number, i in cut], np.int64),
@@ -63,12 +65,16 @@ class SessionQueries:
     def spread(self, most: int) -> SessionQueries:
         """Return at most this many queries, evenly spread."""
         places = np.unique(np.linspace(0, len(self) - 1, min(most, len(self)), dtype=np.int64))
-        return SessionQueries([self.prefixes[place] for place in places], self.targets[places], self.sessions[places])
+        return SessionQueries(
+            [self.prefixes[place] for place in places], self.targets[places], self.sessions[places]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class SessionSplit:
-    """Sessions to learn, oldest first where times are known; queries; items are numbered below `n_items`."""
+    """Sessions to learn, oldest first where times are known; queries; items are numbered below
+    `n_items`.
+    """
 
     sessions: list[Session]
     queries: SessionQueries
@@ -90,32 +96,40 @@ def read_task(folder: Path, name: str) -> SessionTask:
 
     Parameters
     ----------
-    folder : Path
-        With ``bol-train.tsv`` and the like; the columns of clicks are SessionId, ItemId and Time, and a line of
-        purchases is a user and the items in the order bought.
+    folder : Path With ``bol-train.tsv`` and the like; the columns of clicks are SessionId, ItemId
+        and Time, and a line of purchases is a user and the items in the order bought.
     name : str
     """
     if name in CLICKS:
         learnt, asked, all_learnt, tested = (_file(folder, f"{part}.tsv") for part in CLICKS[name])
-        return SessionTask(name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested))
+        return SessionTask(
+            name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested)
+        )
     if name in RATINGS:
         users, n_items = read_ratings(_file(folder, f"{RATINGS[name]}.inter"))
-        return SessionTask(name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items))
+        return SessionTask(
+            name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items)
+        )
     if name not in PURCHASES:
         raise ValueError(f"{name!r} is not one of the sets: use {', '.join(SETS)}.")
     users, n_items = read_purchases(_file(folder, f"{PURCHASES[name]}.txt"))
-    return SessionTask(name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items))
+    return SessionTask(
+        name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items)
+    )
 
 
 def _file(folder: Path, name: str) -> Path:
     path = folder / name
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: data= takes a folder with the files of {', '.join(SETS)}.")
+        raise FileNotFoundError(
+            f"{path} is missing: data= takes a folder with the files of {', '.join(SETS)}."
+        )
     return path
 
 
 def read_clicks(path: Path) -> list[list[str]]:
-    """Return the sessions of a file in the order of their last clicks, each in the order of its clicks.
+    """Return the sessions of a file in the order of their last clicks, each in the order of its
+    clicks.
 
     Clicks of one moment keep the order of the file, and so do sessions that end at one moment.
     """
@@ -124,7 +138,9 @@ def read_clicks(path: Path) -> list[list[str]]:
         rows = csv.DictReader(file, delimiter="\t")
         missing = {"SessionId", "ItemId", "Time"} - set(rows.fieldnames or ())
         if missing:
-            raise ValueError(f"{path} has no column {', '.join(sorted(missing))}: it needs SessionId, ItemId and Time.")
+            raise ValueError(
+                f"{path} has no column {', '.join(sorted(missing))}: it needs SessionId, ItemId and Time."
+            )
         for row in rows:
             clicks.setdefault(row["SessionId"], []).append((float(row["Time"]), row["ItemId"]))
     in_order = [sorted(session, key=lambda click: click[0]) for session in clicks.values()]
@@ -133,13 +149,22 @@ def read_clicks(path: Path) -> list[list[str]]:
 
 
 def click_split(learnt: Path, asked: Path) -> SessionSplit:
-    """Return the clicks of two files; items that the first does not hold are dropped from the second."""
+    """Return the clicks of two files; items that the first does not hold are dropped from the
+    second.
+    """
     numbers: dict[str, int] = {}
-    sessions = [[numbers.setdefault(item, len(numbers)) for item in session] for session in read_clicks(learnt)]
-    known = [[numbers[item] for item in session if item in numbers] for session in read_clicks(asked)]
+    sessions = [
+        [numbers.setdefault(item, len(numbers)) for item in session]
+        for session in read_clicks(learnt)
+    ]
+    known = [
+        [numbers[item] for item in session if item in numbers] for session in read_clicks(asked)
+    ]
     queries = SessionQueries.of(known)
     if not len(queries):
-        raise ValueError(f"{asked} has no session with two items that {learnt} holds: there is nothing to ask.")
+        raise ValueError(
+            f"{asked} has no session with two items that {learnt} holds: there is nothing to ask."
+        )
     return SessionSplit(sessions, queries, len(numbers))
 
 
@@ -147,18 +172,24 @@ def read_purchases(path: Path) -> tuple[list[Session], int]:
     """Return the items of every user, numbered, and how many items there are."""
     numbers: dict[str, int] = {}
     lines = path.read_text(encoding="utf-8").splitlines()
-    users = [[numbers.setdefault(item, len(numbers)) for item in line.split()[1:]] for line in lines]
+    users = [
+        [numbers.setdefault(item, len(numbers)) for item in line.split()[1:]] for line in lines
+    ]
     short = next((line for line, items in enumerate(users, 1) if len(items) < 3), None)
     if short is not None:
-        raise ValueError(f"{path}, line {short}: a user needs three items: to learn, to validate, to test.")
+        raise ValueError(
+            f"{path}, line {short}: a user needs three items: to learn, to validate, to test."
+        )
     return users, len(numbers)
 
 
 def read_ratings(path: Path) -> tuple[list[Session], int]:
-    """Return the items that every user rated, numbered, in the order of time, and how many items there are.
+    """Return the items that every user rated, numbered, in the order of time, and how many items
+    there are.
 
-    The columns are those of RecBole: user_id, item_id and timestamp, each with its type after a colon. Ratings of one
-    moment keep the order of the file; users with fewer than three are left out.
+    The columns are those of RecBole: user_id, item_id and timestamp, each with its type after a
+    colon. Ratings of one moment keep the order of the file; users with fewer than three are left
+    out.
     """
     numbers: dict[str, int] = {}
     rated: dict[str, list[tuple[float, int]]] = {}
@@ -167,14 +198,17 @@ def read_ratings(path: Path) -> tuple[list[Session], int]:
             item = numbers.setdefault(row["item_id:token"], len(numbers))
             rated.setdefault(row["user_id:token"], []).append((float(row["timestamp:float"]), item))
     in_order = (sorted(ratings, key=lambda rating: rating[0]) for ratings in rated.values())
-    return [[item for _, item in ratings] for ratings in in_order if len(ratings) >= 3], len(numbers)
+    return [[item for _, item in ratings] for ratings in in_order if len(ratings) >= 3], len(
+        numbers
+    )
 
 
 def purchase_split(users: list[Session], last: int, n_items: int) -> SessionSplit:
-    """Return what every user bought before the last two items, and the prefix and target of a query each.
+    """Return what every user bought before the last two items, and the prefix and target of a query
+    each.
 
-    Also for the test, whose prefixes hold the item of validation, that item is not learnt: so it is in S3-Rec's
-    protocol, whose published figures stand beside ours.
+    Also for the test, whose prefixes hold the item of validation, that item is not learnt: so it is
+    in S3-Rec's protocol, whose published figures stand beside ours.
     """
     targets = np.array([items[-last] for items in users], np.int64)
     queries = SessionQueries([items[:-last] for items in users], targets, np.arange(len(users)))

@@ -1,4 +1,6 @@
-"""What a learner of sessions is: settings to choose from, a fit, scores of all items, and forgetting if it can."""
+"""What a learner of sessions is: settings to choose from, a fit, scores of all items, and
+forgetting if it can.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,8 @@ class Learner(ABC):
 
     Parameters
     ----------
-    kind : {"clicks", "purchases"}
-        What it is going to learn. Of purchases, those of a prefix are left out when its scores are ranked.
-    **settings
-        One of its `choices`.
+    kind : {"clicks", "purchases"} What it is going to learn. Of purchases, those of a prefix are
+        left out when its scores are ranked. **settings One of its `choices`.
     """
 
     name: ClassVar[str]
@@ -52,7 +52,8 @@ class Learner(ABC):
         """
 
     def top_k(self, prefixes: Sequence[Session], k: int) -> NDArray[np.int64]:
-        """Return the k items with the highest scores, best first; what comes first among equals is not said.
+        """Return the k items with the highest scores, best first; what comes first among equals is
+        not said.
 
         Shapes
         ------
@@ -66,8 +67,8 @@ class Learner(ABC):
     def forget(self, number: int, session: Session) -> None:
         """Remove one of the sessions given to `fit`: its number there and what it held.
 
-        Numbers stay as they are when others are forgotten. Afterwards answers must be those of a model that never
-        learnt the session; weights that were fitted may wait for `refit`.
+        Numbers stay as they are when others are forgotten. Afterwards answers must be those of a
+        model that never learnt the session; weights that were fitted may wait for `refit`.
         """
         raise NotImplementedError(f"{self.name} does not forget: fit it again without the session.")
 

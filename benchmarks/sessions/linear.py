@@ -1,9 +1,10 @@
 r"""EASE: a linear model of items from items, in closed form (Steck 2019).
 
-With X the matrix of sessions and items, ones where a session holds an item, B is the matrix with zeros on its diagonal
-that minimizes :math:`\|X - XB\|^2 + \lambda \|B\|^2`: with :math:`P = (X^T X + \lambda I)^{-1}`,
-:math:`B_{ij} = -P_{ij} / P_{jj}`. It takes the cube of the number of items, so sets with more than `MOST_ITEMS` are
-left out. The paper gives all items of a user the same weight; here the item d steps back counts :math:`d^{-1/2}`.
+With X the matrix of sessions and items, ones where a session holds an item, B is the matrix with
+zeros on its diagonal that minimizes :math:`\|X - XB\|^2 + \lambda \|B\|^2`: with :math:`P = (X^T X
++ \lambda I)^{-1}`, :math:`B_{ij} = -P_{ij} / P_{jj}`. It takes the cube of the number of items, so
+sets with more than `MOST_ITEMS` are left out. The paper gives all items of a user the same weight;
+here the item d steps back counts :math:`d^{-1/2}`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Ease(Learner):
         np.fill_diagonal(self._weights, 0.0)
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
-        """Return the sum of the weights from the distinct items of each prefix, late ones counting more."""
+        """Return the sum of the weights from the distinct items of each prefix, late ones counting
+        more.
+        """
         found = np.zeros((len(prefixes), len(self._weights)))
         for row, prefix in zip(found, prefixes, strict=True):
             last = list(dict.fromkeys(reversed(prefix)))  # nearest first
@@ -52,4 +55,6 @@ def _occurrences(sessions: Sequence[Session], n_items: int) -> sparse.csr_array:
     items = [sorted(set(session)) for session in sessions]
     starts = np.cumsum([0, *map(len, items)])
     columns = np.array([item for session in items for item in session], np.int64)
-    return sparse.csr_array((np.ones(len(columns)), columns, starts), shape=(len(sessions), n_items))
+    return sparse.csr_array(
+        (np.ones(len(columns)), columns, starts), shape=(len(sessions), n_items)
+    )

@@ -1,10 +1,12 @@
-r"""Ranks with ties counting half, what is made of them, and how sure a difference of two learners is.
+r"""Ranks with ties counting half, what is made of them, and how sure a difference of two learners
+is.
 
-The standard error of a difference is that of a mean over *sessions*: the queries of one session share most of their
-items, so they are no independent draws. With :math:`d_i` the difference at query i, :math:`\bar d` its mean over m
-queries and S sessions,
+The standard error of a difference is that of a mean over *sessions*: the queries of one session
+share most of their items, so they are no independent draws. With :math:`d_i` the difference at
+query i, :math:`\bar d` its mean over m queries and S sessions,
 
-.. math:: \mathrm{se}^2 = \frac{S}{S - 1} \, \frac{1}{m^2} \sum_s \Bigl( \sum_{i \in s} (d_i - \bar d) \Bigr)^2,
+.. math:: \mathrm{se}^2 = \frac{S}{S - 1} \, \frac{1}{m^2} \sum_s \Bigl( \sum_{i \in s} (d_i - \bar
+d) \Bigr)^2,
 
 which is the usual formula where every session has one query.
 """
@@ -22,14 +24,19 @@ if TYPE_CHECKING:
 
     from .data import Kind
 
-NAMES: dict[str, tuple[str, str]] = {"clicks": ("R@20", "MRR@20"), "purchases": ("HR@10", "NDCG@10")}
+NAMES: dict[str, tuple[str, str]] = {
+    "clicks": ("R@20", "MRR@20"),
+    "purchases": ("HR@10", "NDCG@10"),
+}
 """The two figures of each kind of data."""
 
 CUT = {"clicks": 20, "purchases": 10}
 
 
 def ranks(
-    scores: NDArray[np.float64], targets: NDArray[np.int64], left_out: Sequence[Sequence[int]] | None = None
+    scores: NDArray[np.float64],
+    targets: NDArray[np.int64],
+    left_out: Sequence[Sequence[int]] | None = None,
 ) -> NDArray[np.float64]:
     """Return the rank of each target among all scores of its row, from 1; of equals half are above.
 
@@ -53,9 +60,12 @@ def ranks(
     [1.0, 2.5]
     """
     if np.isnan(scores).any():
-        raise ValueError("A score is not a number: every item needs one, minus infinity at the least.")
+        raise ValueError(
+            "A score is not a number: every item needs one, minus infinity at the least."
+        )
     own = scores[np.arange(len(targets)), targets][:, None]
-    above, equal = scores > own, scores == own
+    above = scores > own
+    equal = scores == own
     if left_out is not None:
         rows = np.repeat(np.arange(len(targets)), [len(items) for items in left_out])
         columns = np.array([item for items in left_out for item in items], np.int64)
@@ -64,8 +74,12 @@ def ranks(
     return np.asarray(1 + above.sum(axis=1) + (equal.sum(axis=1) - 1) / 2, np.float64)
 
 
-def gains(found: NDArray[np.float64], kind: Kind) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what each query adds to the two figures: 1 where the rank is high enough, and the measure's own gain."""
+def gains(
+    found: NDArray[np.float64], kind: Kind
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what each query adds to the two figures: 1 where the rank is high enough, and the
+    measure's own gain.
+    """
     inside = found <= CUT[kind]
     by_rank = 1 / found if kind == "clicks" else 1 / np.log2(found + 1)
     return inside.astype(np.float64), np.where(inside, by_rank, 0.0)

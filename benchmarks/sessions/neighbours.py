@@ -1,15 +1,18 @@
-r"""Session neighbours: V-SKNN (Ludewig and Jannach 2018) and VMIS-kNN (Kersbergen, Sprangers and Schelter 2022).
+r"""Session neighbours: V-SKNN (Ludewig and Jannach 2018) and VMIS-kNN (Kersbergen, Sprangers and
+Schelter 2022).
 
-Both look at the m most recent sessions that share an item with the prefix. The similarity of such a session n is the
-sum, over the items they share, of a weight that falls with the distance d of the item from the end of the prefix. The k
-sessions that are most similar, the more recent ones among equals, give points to all of their items:
+Both look at the m most recent sessions that share an item with the prefix. The similarity of such a
+session n is the sum, over the items they share, of a weight that falls with the distance d of the
+item from the end of the prefix. The k sessions that are most similar, the more recent ones among
+equals, give points to all of their items:
 
 .. math:: S_c = \sum_{n \ni c} \mathrm{sim}(n) \, g(d_n) \, \mathrm{idf}_c,
 
-where :math:`d_n` is the distance of the latest shared item. For V-SKNN :math:`g(d) = 1/d` and idf is 1. VMIS-kNN looks
-at the last few items of the prefix only, has :math:`g(d) = 1 - d/10`, and its idf is the logarithm of all occurrences
-over those of the item. Its authors never answer the item clicked last; V-SKNN may. Which is better depends on the shop,
-so for both it is a setting, `again`, chosen on validation like the others.
+where :math:`d_n` is the distance of the latest shared item. For V-SKNN :math:`g(d) = 1/d` and idf
+is 1. VMIS-kNN looks at the last few items of the prefix only, has :math:`g(d) = 1 - d/10`, and its
+idf is the logarithm of all occurrences over those of the item. Its authors never answer the item
+clicked last; V-SKNN may. Which is better depends on the shop, so for both it is a setting, `again`,
+chosen on validation like the others.
 """
 
 from __future__ import annotations
@@ -43,18 +46,30 @@ class SessionNeighbours(Stored):
         """Return how much a session counts whose latest shared item is so far from the end."""
         return 1 / distances
 
-    def neighbours(self, prefix: Session) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return the numbers of the k neighbours, how similar they are, and the distances of their latest matches."""
-        m, k, last = self.settings["m"], self.settings["k"], self.settings.get("last")
+    def neighbours(
+        self, prefix: Session
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Return the numbers of the k neighbours, how similar they are, and the distances of their
+        latest matches.
+        """
+        m = self.settings["m"]
+        k = self.settings["k"]
+        last = self.settings.get("last")
         items = self.recent(prefix, last)
         length = len(prefix[-last:] if last else prefix)
         lists = [self.sessions_with(item)[-m:] for item, _ in items]
         sizes = [len(numbers) for numbers in lists]
-        weights = np.repeat([length - distance + 1 for _, distance in items], sizes)  # whole numbers: ties are exact
-        numbers, first, places = np.unique(np.concatenate(lists), return_index=True, return_inverse=True)
+        # whole numbers: ties are exact
+        weights = np.repeat([length - distance + 1 for _, distance in items], sizes)
+        numbers, first, places = np.unique(
+            np.concatenate(lists), return_index=True, return_inverse=True
+        )
         similarities = np.bincount(places, weights, len(numbers)).astype(np.float64) / len(items)
-        distances = np.repeat([distance for _, distance in items], sizes)[first]  # the first match is the latest
-        numbers, similarities, distances = numbers[-m:], similarities[-m:], distances[-m:]
+        # the first match is the latest
+        distances = np.repeat([distance for _, distance in items], sizes)[first]
+        numbers = numbers[-m:]
+        similarities = similarities[-m:]
+        distances = distances[-m:]
         best = np.lexsort((numbers, similarities))[::-1][:k]
         return numbers[best], similarities[best], distances[best]
 
@@ -64,7 +79,8 @@ class VSKNN(SessionNeighbours):
 
     name = "V-SKNN"
     choices = tuple(
-        {"m": m, "k": k, "again": again} for m, k, again in product((100, 500, 2500), (50, 100, 500), (False, True))
+        {"m": m, "k": k, "again": again}
+        for m, k, again in product((100, 500, 2500), (50, 100, 500), (False, True))
     )
 
 

@@ -1,9 +1,9 @@
 """A small GRU4Rec in torch: embeddings, one recurrent layer, a softmax over all items.
 
-Trained on all prefixes of sessions at once. The cross-entropy of a target is taken against items drawn by the root of
-their frequency, their logits corrected by how likely they were to be drawn (sampled softmax). The most recent
-twentieth of the sessions given to `fit` decides by its loss over all items how many passes are best; then all sessions
-are learnt anew for so many.
+Trained on all prefixes of sessions at once. The cross-entropy of a target is taken against items
+drawn by the root of their frequency, their logits corrected by how likely they were to be drawn
+(sampled softmax). The most recent twentieth of the sessions given to `fit` decides by its loss over
+all items how many passes are best; then all sessions are learnt anew for so many.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class GRU4Rec(Learner):
     choices = ({"width": 100, "dropout": 0.25},)
 
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
-        """Find the number of passes with the lowest loss on recent sessions, then learn all for so many."""
+        """Find the number of passes with the lowest loss on recent sessions, then learn all for so
+        many.
+        """
         longer = [session for session in sessions if len(session) > 1]
         counts = np.bincount([item for session in longer for item in session], minlength=n_items)
         self._chances = np.sqrt(counts + 1) / np.sqrt(counts + 1).sum()
@@ -60,7 +62,9 @@ class GRU4Rec(Learner):
 
         torch.manual_seed(0)
         rng = np.random.default_rng(0)
-        self._network = _network(len(self._chances), self.settings["width"], self.settings["dropout"])
+        self._network = _network(
+            len(self._chances), self.settings["width"], self.settings["dropout"]
+        )
         optimiser = torch.optim.Adam(self._network.parameters(), 3e-3)
         losses: list[float] = []
         for _ in range(passes):
@@ -80,11 +84,13 @@ class GRU4Rec(Learner):
         import torch
 
         inputs, targets = _padded(sessions)
-        states, targets = self._network.states(inputs)[targets >= 0], targets[targets >= 0]
+        states = self._network.states(inputs)[targets >= 0]
+        targets = targets[targets >= 0]
         drawn = torch.from_numpy(rng.choice(len(self._chances), DRAWN, p=self._chances))
         expected = torch.from_numpy(np.log(DRAWN * self._chances)).float()
         others = self._network.logits(states, drawn) - expected[drawn]
-        others = others.masked_fill(drawn == targets[:, None], -torch.inf)  # a target is no rival of its own
+        # a target is no rival of its own
+        others = others.masked_fill(drawn == targets[:, None], -torch.inf)
         own = self._network.own_logits(states, targets) - expected[targets]
         return (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
 
@@ -101,7 +107,8 @@ class GRU4Rec(Learner):
 
 
 def _padded(sessions: Sequence[Session]) -> tuple[Any, Any]:
-    """Return the last items of each session but the very last, and what follows each; -1 where there is nothing.
+    """Return the last items of each session but the very last, and what follows each; -1 where
+    there is nothing.
 
     Shapes
     ------

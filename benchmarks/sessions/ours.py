@@ -1,6 +1,7 @@
 """The library as a learner of sessions: its defaults for a stream with many labels.
 
-A session is learnt and forgotten whole. A context is the last 30 items, the missing ones of a short prefix empty.
+A session is learnt and forgotten whole. A context is the last 30 items, the missing ones of a short
+prefix empty.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ H: Final = 30
 
 
 class Ours(Learner):
-    """`MemoryClassifier()` with its defaults: the mixture of suffixes, a bag, what occurs together, and copies."""
+    """`MemoryClassifier()` with its defaults: the mixture of suffixes, a bag, what occurs together,
+    and copies.
+    """
 
     name = "ours"
     forgets = True
@@ -41,10 +44,14 @@ class Ours(Learner):
         if self._layout is None:
             self.model = MemoryClassifier().fit_stream(sessions, H, short="pad")
         else:
-            self.model = self._layout.empty_like().partial_fit_stream(sessions, H, short="pad").refit()
+            self.model = (
+                self._layout.empty_like().partial_fit_stream(sessions, H, short="pad").refit()
+            )
 
     def like(self) -> Ours:
-        """Return a learner of the same layout: it keeps the same share of the sessions to fit weights to."""
+        """Return a learner of the same layout: it keeps the same share of the sessions to fit
+        weights to.
+        """
         fresh = type(self)(self.kind)
         fresh._layout = self.model
         return fresh
@@ -52,7 +59,9 @@ class Ours(Learner):
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
         """Return what `top_k` ranks by; an item that never was next is never answered."""
         found = np.full((len(prefixes), self._n_items), -np.inf)
-        found[:, self.model.classes_] = self.model.class_scores(self._contexts(prefixes)) / self._divisors()
+        found[:, self.model.classes_] = (
+            self.model.class_scores(self._contexts(prefixes)) / self._divisors()
+        )
         return found
 
     def _divisors(self) -> NDArray[np.float64]:

@@ -1,12 +1,14 @@
-"""How fast a mixture answers: `top_k(20)` over the items of a shop and over the words of a text, beside VMIS-kNN.
+"""How fast a mixture answers: `top_k(20)` over the items of a shop and over the words of a text,
+beside VMIS-kNN.
 
     python -m benchmarks.sessions.rates --sessions FOLDER --wikitext FOLDER
 
-The shop is the set bol of `benchmarks.sessions`, the text WikiText-2; a mixture learns each with its defaults. VMIS-kNN
-answers the questions of the shop, with the settings that validation has chosen (docs/recommending.md); the ratio is to
-its figures. *all scores*: the same questions by way of one score a label, which is what the leading labels were found
-by before, and still are where there are continuation counts. Times are those of the processor, one thread; a single
-question is the median of 200.
+The shop is the set bol of `benchmarks.sessions`, the text WikiText-2; a mixture learns each with
+its defaults. VMIS-kNN answers the questions of the shop, with the settings that validation has
+chosen (docs/recommending.md); the ratio is to its figures. *all scores*: the same questions by way
+of one score a label, which is what the leading labels were found by before, and still are where
+there are continuation counts. Times are those of the processor, one thread; a single question is
+the median of 200.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+# before a library reads them
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
@@ -65,7 +68,9 @@ class TextMixtureOfAllScores(TextMixture, AllScores):
 
 
 def of_shop(folder: Path) -> dict[str, Any]:
-    """Return the rates and the microseconds of a single question of the shop's learners, and the number of labels."""
+    """Return the rates and the microseconds of a single question of the shop's learners, and the
+    number of labels.
+    """
     task = read_task(folder, "bol")
     queries = task.test.queries
     neighbours = VMISkNN(task.kind, m=100, k=100, last=3, again=False)
@@ -99,7 +104,9 @@ def of_text(folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Print one table."""
     parser = options(__doc__)
-    parser.add_argument("--sessions", type=Path, required=True, help="folder with bol-train.tsv and the like")
+    parser.add_argument(
+        "--sessions", type=Path, required=True, help="folder with bol-train.tsv and the like"
+    )
     parser.add_argument("--wikitext", type=Path, help="folder with wiki.train.tokens and the like")
     given = parser.parse_args()
     parts = {"bol": of_shop(given.sessions)}
@@ -107,13 +114,21 @@ def main() -> None:
     if given.wikitext is not None:
         parts["WikiText-2"] = of_text(given.wikitext)
     rows = [
-        {"data": data, "labels": part["labels"], "learner": learner, "rate": rate, "ratio": rate / base_rate}
+        {
+            "data": data,
+            "labels": part["labels"],
+            "learner": learner,
+            "rate": rate,
+            "ratio": rate / base_rate,
+        }
         | {"single": single, "single_ratio": single / base_single}
         for data, part in parts.items()
         for learner, (rate, single) in part["found"].items()
     ]
     names = "data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | ratio to VMIS-kNN"
-    each = "{data} | {labels:,} | {learner} | {rate:~} | {ratio:.2f} | {single:~} | {single_ratio:.2f}"
+    each = (
+        "{data} | {labels:,} | {learner} | {rate:~} | {ratio:.2f} | {single:~} | {single_ratio:.2f}"
+    )
     print("\n".join(table(rows, names, each)))
 
 

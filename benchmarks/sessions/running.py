@@ -1,4 +1,6 @@
-"""One learner on one set: settings chosen on validation, one look at the test, times, and what forgetting takes."""
+"""One learner on one set: settings chosen on validation, one look at the test, times, and what
+forgetting takes.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 BATCH = 256
 TUNED = 2000
 """The most validation queries that settings are chosen with, evenly spread."""
-TIMED, SINGLE = 2000, 200
+TIMED = 2000
+SINGLE = 200
 """Questions that are timed in batches, and one by one."""
-FORGOTTEN, CLICKS_FORGOTTEN = 5, 20
+FORGOTTEN = 5
+CLICKS_FORGOTTEN = 20
 """Sessions that are forgotten, and the length that theirs is nearest to."""
 ANSWERS = 20
 
@@ -38,12 +42,16 @@ PUBLISHED = {
     "beauty": {"SASRec (as S3-Rec reports it)": ".0605 / .0318", "S3-Rec": ".0647 / .0327"},
     "toys": {"SASRec (as S3-Rec reports it)": ".0675 / .0374", "S3-Rec": ".0700 / .0376"},
 }
-"""Figures of others, the two of the kind of data unless said otherwise; no command here prints them."""
+"""Figures of others, the two of the kind of data unless said otherwise; no command here prints
+them.
+"""
 
 
 @dataclass
 class SessionOutcome:
-    """What was measured. Times are those of the processor, one thread; `gains` are by query, for paired differences."""
+    """What was measured. Times are those of the processor, one thread; `gains` are by query, for
+    paired differences.
+    """
 
     set: str
     learner: str
@@ -91,12 +99,17 @@ def evaluate(task: SessionTask, learner: type[Learner]) -> SessionOutcome:
         )
         if learner.forgets:
             took = forgetting(model, task.test)
-            outcome.forget_milliseconds, outcome.answer_after_milliseconds, outcome.forgets_exactly = took
+            (
+                outcome.forget_milliseconds,
+                outcome.answer_after_milliseconds,
+                outcome.forgets_exactly,
+            ) = took
     return outcome
 
 
 def chosen(task: SessionTask, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
-    """Return the settings with the highest second figure on validation, the first among equals, and the figure.
+    """Return the settings with the highest second figure on validation, the first among equals, and
+    the figure.
 
     Where there is no choice to make, validation is not asked.
     """
@@ -118,12 +131,16 @@ def asked(model: Learner, queries: SessionQueries) -> NDArray[np.float64]:
     for start in range(0, len(queries), BATCH):  # all scores at once would take gigabytes
         prefixes = queries.prefixes[start : start + BATCH]
         left_out = prefixes if model.kind == "purchases" else None
-        found.append(ranks(model.scores(prefixes), queries.targets[start : start + BATCH], left_out))
+        found.append(
+            ranks(model.scores(prefixes), queries.targets[start : start + BATCH], left_out)
+        )
     return np.concatenate(found)
 
 
 def speed(model: Learner, queries: SessionQueries) -> tuple[float, float]:
-    """Return how many questions for 20 items are answered a second in batches, and the microseconds of a single one."""
+    """Return how many questions for 20 items are answered a second in batches, and the microseconds
+    of a single one.
+    """
     prefixes = queries.prefixes[:TIMED]
     batches = [prefixes[start : start + BATCH] for start in range(0, len(prefixes), BATCH)]
     rate = len(prefixes) / seconds(lambda: [model.top_k(batch, ANSWERS) for batch in batches])
@@ -133,10 +150,11 @@ def speed(model: Learner, queries: SessionQueries) -> tuple[float, float]:
 
 
 def forgetting(model: Learner, split: SessionSplit) -> tuple[float, float, bool]:
-    """Forget sessions of about 20 clicks; return milliseconds to forget one and to answer, and whether it is exact.
+    """Forget sessions of about 20 clicks; return milliseconds to forget one and to answer, and
+    whether it is exact.
 
-    Exact: the scores of the first queries are, to the bit, those of a model of the same layout that was fitted without
-    the sessions.
+    Exact: the scores of the first queries are, to the bit, those of a model of the same layout that
+    was fitted without the sessions.
     """
     lengths = np.array([len(session) for session in split.sessions])
     gone = np.argsort(np.abs(lengths - CLICKS_FORGOTTEN), kind="stable")[:FORGOTTEN].tolist()
@@ -144,10 +162,15 @@ def forgetting(model: Learner, split: SessionSplit) -> tuple[float, float, bool]
     took = []
     for place, number in enumerate(gone):
         forget = thread_seconds(model.forget, number, split.sessions[number])
-        took.append((forget, thread_seconds(model.top_k, [prefixes[place % len(prefixes)]], ANSWERS)))
+        took.append(
+            (forget, thread_seconds(model.top_k, [prefixes[place % len(prefixes)]], ANSWERS))
+        )
     model.refit()
     rest = model.like()
-    rest.fit([session for number, session in enumerate(split.sessions) if number not in gone], split.n_items)
+    rest.fit(
+        [session for number, session in enumerate(split.sessions) if number not in gone],
+        split.n_items,
+    )
     exactly = np.array_equal(model.scores(prefixes), rest.scores(prefixes))
     forget, answer = 1e3 * np.median(took, axis=0)
     return float(forget), float(answer), bool(exactly)
@@ -163,12 +186,15 @@ def run(
     results: list[dict[str, Any]] = []
     pages: list[str] = []
     for name in sets:
-        task, found = read_task(folder, name), []
+        task = read_task(folder, name)
+        found = []
         for learner in learners:
             found.append(evaluate(task, learner))
             on_progress(len(pages) * len(learners) + len(found), len(sets) * len(learners))
         results += [outcome.plain() for outcome in found]
-        pages.append("\n".join([heading(task), "", *outcome_table(task, found), *published(name)]) + "\n")
+        pages.append(
+            "\n".join([heading(task), "", *outcome_table(task, found), *published(name)]) + "\n"
+        )
     return {"settings": {"sets": list(sets)}, "table": results}, "\n".join(pages)
 
 
@@ -185,8 +211,12 @@ def heading(task: SessionTask) -> str:
     return f"{task.name}: {parts}; {sizes['valid_queries']:,} validation and {sizes['test_queries']:,} test queries"
 
 
-def outcome_table(task: SessionTask, outcomes: Sequence[SessionOutcome], beside: str = "VMIS-kNN") -> list[str]:
-    """Return the lines of a table of one set; differences are those from one of the learners, if it is among them."""
+def outcome_table(
+    task: SessionTask, outcomes: Sequence[SessionOutcome], beside: str = "VMIS-kNN"
+) -> list[str]:
+    """Return the lines of a table of one set; differences are those from one of the learners, if it
+    is among them.
+    """
     first, second = NAMES[task.kind]
     base = next((outcome for outcome in outcomes if outcome.learner == beside), None)
     rows = []
@@ -208,5 +238,8 @@ def _differences(outcome: SessionOutcome, base: SessionOutcome, sessions: NDArra
     """Return two cells and what separates them from the next."""
     if outcome is base or outcome.gains is None or base.gains is None:
         return " |  | "
-    found = [difference(ours, theirs, sessions) for ours, theirs in zip(outcome.gains, base.gains, strict=True)]
+    found = [
+        difference(ours, theirs, sessions)
+        for ours, theirs in zip(outcome.gains, base.gains, strict=True)
+    ]
     return "".join(f"{mean:+.4f} ± {error:.4f} | " for mean, error in found)
