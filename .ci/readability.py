@@ -44,7 +44,6 @@ UNFINISHED = frozenset(
     src/hammemo/features
     src/hammemo/sources
     src/hammemo/tokens
-    tests/support
     """.split()  # noqa: SIM905  a list with a quote around each word is harder to read
 )
 """Rooms that still break a rule. Remove a room when it is finished; never add one."""

@@ -37,7 +37,7 @@ from hammemo_server.store.sqlite_log import SqliteLog
 from pace import patience
 from postgres_server import postgres
 from service_hosts import done, hosts, run_until_killed
-from visit_models import Visits, held, learnt, now, uploaded, visits
+from visit_models import Visits, learn_visits, list_contents, list_published, visits, visits_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hammemo_server.edits.operations import Content
 
-__all__ = ["hosts", "postgres", "uploaded"]
+__all__ = ["hosts", "postgres", "visits_file"]
 
 
 def learn(op: str, documents: Visits) -> Edit:
@@ -56,50 +56,50 @@ def forget(op: str, documents: Visits) -> Edit:
     return Edit(op, "forget", documents=documents)
 
 
-def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Path) -> None:
+def test_edits_are_those_of_the_library(hosts: Callable[..., Host], visits_file: Path) -> None:
     new = [[50, 51, 52, 50, 53], [51], [1, 2]]
-    twin = learnt(visits())
+    twin = learn_visits(visits())
     host = hosts(upkeep=Upkeep(at_close=False))
-    model = host.upload("t", "m", uploaded)
+    model = host.upload("t", "m", visits_file)
     assert done(model, learn("1", new)) == Acknowledgement(1, "applied")
-    assert now(model) == held(twin.partial_fit_stream(new))
+    assert list_published(model) == list_contents(twin.partial_fit_stream(new))
     assert done(model, forget("2", visits()[:5])) == Acknowledgement(2, "applied")
-    assert now(model) == held(twin.forget_stream(visits()[:5]))
+    assert list_published(model) == list_contents(twin.forget_stream(visits()[:5]))
     assert done(model, learn("1", new)) == Acknowledgement(1, "repeated")
-    assert now(model) == held(twin)
+    assert list_published(model) == list_contents(twin)
     host.close()
     again = hosts().get("t", "m")
     assert (again.version, again.replayed) == (2, 2)
-    assert now(again) == held(twin)
+    assert list_published(again) == list_contents(twin)
     again.snapshot()
     done(again, learn("3", new))
-    assert now(again) == held(twin.partial_fit_stream(new))
+    assert list_published(again) == list_contents(twin.partial_fit_stream(new))
 
 
-def test_after_forget_and_refit_the_model_is_that_of_the_rest(hosts: Callable[..., Host], uploaded: Path) -> None:
-    model = hosts(upkeep=Upkeep(at_close=False)).upload("t", "m", uploaded)
+def test_after_forget_and_refit_the_model_is_that_of_the_rest(hosts: Callable[..., Host], visits_file: Path) -> None:
+    model = hosts(upkeep=Upkeep(at_close=False)).upload("t", "m", visits_file)
     rest = model.answering()[0].empty_like().partial_fit_stream(visits()[7:]).refit()
     done(model, forget("1", visits()[:7]))
-    assert now(model) != held(rest)  # the weights
+    assert list_published(model) != list_contents(rest)  # the weights
     assert done(model, Edit("2", "refit")) == Acknowledgement(2, "applied")
-    assert now(model) == held(rest)
+    assert list_published(model) == list_contents(rest)
 
 
-def test_a_replica_has_the_same_bytes(hosts: Callable[..., Host], uploaded: Path) -> None:
-    model = hosts().upload("t", "m", uploaded)
+def test_a_replica_has_the_same_bytes(hosts: Callable[..., Host], visits_file: Path) -> None:
+    model = hosts().upload("t", "m", visits_file)
     followed = hosts(replica=True).get("t", "m")
     for n, visit in enumerate(visits()[:3]):
         done(model, forget(f"a{n}", [visit]))
         done(model, learn(f"b{n}", [[70 + n, 1]]))
         version = done(model, Edit(f"c{n}", "refit")).version
-        assert held(followed.answering(version, wait=patience(60))[0]) == now(model)
+        assert list_contents(followed.answering(version, wait=patience(60))[0]) == list_published(model)
 
 
-def test_an_id_belongs_to_one_edit(tmp_path: Path, uploaded: Path) -> None:
+def test_an_id_belongs_to_one_edit(tmp_path: Path, visits_file: Path) -> None:
     with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
+        model = host.upload("t", "m", visits_file)
         done(model, learn("1", [[1, 2, 3]]))
-        before = now(model)
+        before = list_published(model)
         others = [
             learn("1", [[1, 2]]),
             learn("1", [[1, 2], [3]]),
@@ -109,20 +109,20 @@ def test_an_id_belongs_to_one_edit(tmp_path: Path, uploaded: Path) -> None:
         for other in others:
             with pytest.raises(OpReused):
                 done(model, other)
-        assert (model.version, now(model)) == (1, before)
+        assert (model.version, list_published(model)) == (1, before)
 
 
-def test_what_is_not_stored_changes_nothing(tmp_path: Path, uploaded: Path) -> None:
+def test_what_is_not_stored_changes_nothing(tmp_path: Path, visits_file: Path) -> None:
     with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
-        before = now(model)
+        model = host.upload("t", "m", visits_file)
+        before = list_published(model)
         for n, missing in enumerate([[[99]], [visits()[0], [1, 99]], [visits()[0]] * 200, [["1", "2"]]]):
             with pytest.raises(NotStored):
                 done(model, forget(f"{n}", missing))
-            assert (model.version, now(model)) == (0, before)
+            assert (model.version, list_published(model)) == (0, before)
         done(model, learn("0", [[99]]))  # the id of a refused edit is free
         done(model, forget("5", [[99]]))
-        assert now(model) == before
+        assert list_published(model) == before
 
 
 @pytest.mark.parametrize(
@@ -141,41 +141,41 @@ def test_what_is_not_stored_changes_nothing(tmp_path: Path, uploaded: Path) -> N
     ],
     ids=repr,
 )
-def test_crafted_documents_are_refused_and_change_nothing(documents: Visits, tmp_path: Path, uploaded: Path) -> None:
+def test_crafted_documents_are_refused_and_change_nothing(documents: Visits, tmp_path: Path, visits_file: Path) -> None:
     with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
-        before = now(model)
+        model = host.upload("t", "m", visits_file)
+        before = list_published(model)
         with pytest.raises(Malformed):
             done(model, learn("1", documents))
-        assert (model.version, now(model)) == (0, before)
+        assert (model.version, list_published(model)) == (0, before)
 
 
 @pytest.mark.parametrize("documents", [[[1.0]], [[1.0, "a"]], [[1], ["a"]], [[True]]], ids=repr)
 def test_a_model_of_strings_stays_one(documents: Visits, tmp_path: Path) -> None:
-    save(learnt([["a", "b"], ["b", "c"]]), tmp_path / "m")
+    save(learn_visits([["a", "b"], ["b", "c"]]), tmp_path / "m")
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", tmp_path / "m")
-        before = now(model)
+        before = list_published(model)
         with pytest.raises(Malformed):
             done(model, learn("1", documents))
-        assert now(model) == before
+        assert list_published(model) == before
 
 
 def test_a_document_too_short_for_its_model_is_refused(tmp_path: Path) -> None:
-    twin = learnt(visits(), "drop")
+    twin = learn_visits(visits(), "drop")
     save(twin, tmp_path / "m")
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", tmp_path / "m")
-        before = now(model)
+        before = list_published(model)
         with pytest.raises(Malformed, match=r"nothing to learn.*more than 2 tokens"):
             done(model, learn("1", [[1], [1, 2]]))
-        assert (model.version, now(model)) == (0, before)
+        assert (model.version, list_published(model)) == (0, before)
         done(model, learn("2", [[1], [1, 2, 3]]))
-        assert now(model) == held(twin.partial_fit_stream([[1], [1, 2, 3]]))
+        assert list_published(model) == list_contents(twin.partial_fit_stream([[1], [1, 2, 3]]))
         with pytest.raises(Malformed, match=r"2 tokens.*first 2.*leave it out"):
             done(model, forget("3", [[1, 2, 3], [1, 2]]))
         done(model, forget("3", [[1, 2, 3]]))
-        assert now(model) == before
+        assert list_published(model) == before
 
 
 @pytest.mark.parametrize("made", [{"columns": 4}, {}])
@@ -232,27 +232,27 @@ def test_damaged_bodies_are_no_documents(wrong: Any) -> None:
         decode_body(msgspec.msgpack.encode(["forgetstream", [["a"]], 1]))
 
 
-def test_a_visit_learnt_by_rows_is_not_forgotten_as_a_whole(tmp_path: Path, uploaded: Path) -> None:
+def test_a_visit_learnt_by_rows_is_not_forgotten_as_a_whole(tmp_path: Path, visits_file: Path) -> None:
     """The sample of whole visits does not hold it; its rows are forgotten as rows, and a refit is possible."""
     with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
-        state = now(model)[0]
+        model = host.upload("t", "m", visits_file)
+        state = list_published(model)[0]
         done(model, Edit("1", "learn", [[NO_TOKEN, NO_TOKEN, 80], [NO_TOKEN, 80, 81]], [81, 82]))
         done(model, Edit("2", "learn", [[NO_TOKEN] * 3], [80]))
-        learnt = now(model)[0]
+        learnt = list_published(model)[0]
         with pytest.raises(NotStored, match="Give each document whole, as it was learnt"):
             done(model, forget("3", [[80, 81, 82]]))
-        assert now(model)[0] == learnt
+        assert list_published(model)[0] == learnt
         done(model, Edit("4", "forget", [[NO_TOKEN, NO_TOKEN, 80], [NO_TOKEN, 80, 81]], [81, 82]))
         done(model, Edit("5", "forget", [[NO_TOKEN] * 3], [80]))
-        assert now(model)[0] == state
+        assert list_published(model)[0] == state
         done(model, Edit("6", "refit"))
 
 
-def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
+def test_threads_edit_at_once(tmp_path: Path, visits_file: Path) -> None:
     acknowledgements: list[Acknowledgement] = []
     with Host(tmp_path / "models", upkeep=Upkeep(at_close=False)) as host:
-        model = host.upload("t", "m", uploaded)
+        model = host.upload("t", "m", visits_file)
 
         def edit(k: int) -> None:
             for n in range(8):
@@ -264,16 +264,16 @@ def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        twin = learnt(visits()).partial_fit_stream([[k] for k in range(4)] * 8)
+        twin = learn_visits(visits()).partial_fit_stream([[k] for k in range(4)] * 8)
         assert sorted(acknowledgement.version for acknowledgement in acknowledgements) == list(range(1, 65))
-        assert now(model) == held(twin)
+        assert list_published(model) == list_contents(twin)
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
-        assert (again.replayed, now(again)) == (64, held(twin))
+        assert (again.replayed, list_published(again)) == (64, list_contents(twin))
 
 
 def test_a_lease_is_prolonged_while_many_are_learnt(
-    tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, visits_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed, learn_documents = threading.Event(), MemoryClassifier.partial_fit_stream
 
@@ -285,7 +285,7 @@ def test_a_lease_is_prolonged_while_many_are_learnt(
     monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(SqliteLog, "renew_lease", lambda _: renewed.set())
     with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
+        model = host.upload("t", "m", visits_file)
         monkeypatch.setattr(MemoryClassifier, "partial_fit_stream", slow)
         assert done(model, learn("1", [[1, 2]] * 500)).version == 1
 
@@ -296,25 +296,25 @@ from hammemo_server.models.host import Host
 from hammemo_server.edits.operations import Edit
 from hammemo_server.models.waiting import Upkeep
 from test_documents import done, forget, learn
-from visit_models import now, visits
+from visit_models import list_published, visits
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
 model = host.get("t", "m")
 done(model, forget("1", visits()[:9]))
 done(model, Edit("2", "refit"))
 done(model, learn("3", [[1, 60, 2]]))
-print(repr(now(model)), flush=True)
+print(repr(list_published(model)), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> None:
+def test_after_kill_the_bytes_are_the_same(tmp_path: Path, visits_file: Path) -> None:
     with Host(tmp_path / "models") as host:
-        host.upload("t", "m", uploaded)
+        host.upload("t", "m", visits_file)
     printed = run_until_killed(KILLED, tmp_path / "models")
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
-        assert (again.replayed, repr(now(again))) == (3, printed)
+        assert (again.replayed, repr(list_published(again))) == (3, printed)
 
 
 # In groups
@@ -356,8 +356,8 @@ def test_groups_equal_single_edits(cutting: Cutting, memory: Any, keep: str, bod
         if single.refused:
             refused[i] = type(single.refused[0])
     assert {i: type(error) for i, error in together.refused.items()} == refused
-    assert held(together.model) == held(model)
+    assert list_contents(together.model) == list_contents(model)
     again = Applier(start, chosen)  # what was accepted is applied again by a replay
     again.apply([body for i, body in enumerate(bodies) if i not in refused])
     assert not again.refused
-    assert held(again.model) == held(model)
+    assert list_contents(again.model) == list_contents(model)

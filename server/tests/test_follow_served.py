@@ -150,7 +150,7 @@ def test_a_refit_has_a_receipt(served: ServedTable) -> None:
     receipt = json.loads(served.receipts.read_text())["receipt"]
     assert receipt["request"].startswith("follow_public.served_")
     assert receipt["request"].endswith(":_5_rows")
-    fitted = served.fitted()
+    fitted = served.fit()
     assert isinstance(fitted, MemoryClassifier)
     assert refitted["digest"] == fitted.digest()
 

@@ -16,13 +16,13 @@ from hammemo.client import Client, ServerError
 from hammemo.edits.editing import name_columns
 from hammemo_server.http import answering
 from hammemo_server.http.answering import ReadyVersion, table
-from visit_models import Visits, held, learnt, now, uploaded, visits
+from visit_models import Visits, learn_visits, list_contents, list_published, visits, visits_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["uploaded"]
+__all__ = ["visits_file"]
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +31,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running
         yield running
 
 
-def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: Path) -> None:
+def test_a_client_learns_and_forgets_visits(server: serving.Running, visits_file: Path) -> None:
     with Client(server.url) as client:
-        client.upload("m", uploaded)
+        client.upload("m", visits_file)
         arrays: Any = (np.array(visit) for visit in ([1, 60, 2], [3]))
         assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied", "")
         assert client.learn_stream("m", arrays, op="a") == (1, "repeated", "")
         assert client.forget_stream("m", [[1, 60, 2]]).version == 2
-        twin = learnt(visits()).partial_fit_stream([[3]])
-        assert now(next(model for model in server.service.host.open_models() if model.name == "m")) == held(twin)
+        twin = learn_visits(visits()).partial_fit_stream([[3]])
+        assert list_published(
+            next(model for model in server.service.host.open_models() if model.name == "m")
+        ) == list_contents(twin)
         with pytest.raises(ServerError) as missing:
             client.forget_stream("m", [[1, 60, 2]])
         assert (missing.value.status, missing.value.code) == (409, "not_stored")
@@ -60,7 +62,7 @@ ANY_ROWS = st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=4)
 @pytest.fixture(scope="module")
 def asked(server: serving.Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Any]]:
     """Return a client and a model of visits, which is on its server as "asked"."""
-    clf = learnt(visits())
+    clf = learn_visits(visits())
     path = tmp_path_factory.mktemp("asked") / "m"
     save(clf, path)
     with Client(server.url) as client:
@@ -118,9 +120,11 @@ def test_rows_that_no_model_can_read_are_refused(
     server: serving.Running, asked: tuple[Client, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, _ = asked
-    save(learnt(visits(), "drop"), tmp_path / "m")
+    save(learn_visits(visits(), "drop"), tmp_path / "m")
     client.upload("dropped", tmp_path / "m")
-    assert client.predict("dropped", [[1, 2], [5, 1, 2]]) == learnt(visits(), "drop").predict([[1, 2]] * 2).tolist()
+    assert (
+        client.predict("dropped", [[1, 2], [5, 1, 2]]) == learn_visits(visits(), "drop").predict([[1, 2]] * 2).tolist()
+    )
     with pytest.raises(ServerError, match="no beginnings"):
         client.predict("dropped", [[1, 2], [1]])
     client.create("table", columns=2)
@@ -163,10 +167,10 @@ def test_a_client_refuses_what_is_no_list_of_documents(documents: Any) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("ask", ["learn-stream", "forget-stream"])
-def test_what_is_no_edit_is_refused(server: serving.Running, uploaded: Path, ask: str, sent: Any) -> None:
+def test_what_is_no_edit_is_refused(server: serving.Running, visits_file: Path, ask: str, sent: Any) -> None:
     with Client(server.url) as client:
         if "whole" not in client.models():
-            client.upload("whole", uploaded)
+            client.upload("whole", visits_file)
         answer = httpx.post(f"{server.url}/v1/models/whole/{ask}", json=sent)
         assert (answer.status_code, client.describe("whole")["version"]) == (422, 0)
 
@@ -200,9 +204,9 @@ def test_a_model_that_no_answer_could_name_is_refused(server: serving.Running, w
         assert "half" not in client.models()
 
 
-def test_a_tensor_of_empty_contexts_is_named(server: serving.Running, uploaded: Path) -> None:
+def test_a_tensor_of_empty_contexts_is_named(server: serving.Running, visits_file: Path) -> None:
     with Client(server.url) as client:
-        client.upload("tensors", uploaded)
+        client.upload("tensors", visits_file)
     tensor = {"name": "rows", "shape": [2, 0], "datatype": "INT64", "data": []}
     answer = httpx.post(f"{server.url}/v2/models/tensors/infer", json={"inputs": [tensor]})
     assert answer.status_code == 422

@@ -20,7 +20,7 @@ from hammemo_server.store.audit import find_first_broken
 from pace import wait_until
 from postgres_server import postgres
 from service_hosts import done, fail_next_commit, hosts
-from visit_models import uploaded, visits
+from visit_models import visits, visits_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hammemo_server.models.served import ServedModel
 
-__all__ = ["hosts", "postgres", "uploaded"]
+__all__ = ["hosts", "postgres", "visits_file"]
 
 SETTINGS: dict[str, Any] = {"columns": 2, "seed": 1}
 ROWS: list[list[Any]] = [[f"a{i % 4}", i % 5] for i in range(40)]
@@ -179,9 +179,9 @@ def _receipt(model: ServedModel, edit: Edit) -> str:
     return "" if found is None else found.receipt.decode()
 
 
-def test_documents_have_receipts_too(tmp_path: Path, keys: Path, uploaded: Path) -> None:
+def test_documents_have_receipts_too(tmp_path: Path, keys: Path, visits_file: Path) -> None:
     with Host(tmp_path / "models", keys=keys) as host:
-        model = host.upload("t", "m", uploaded)
+        model = host.upload("t", "m", visits_file)
         forgotten = visits()[0]
         assert signed(model, Edit("f", "forget", documents=[forgotten], receipt=True)).receipt.rows == len(forgotten)
         done(model, Edit("r", "refit"))

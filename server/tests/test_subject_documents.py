@@ -20,7 +20,7 @@ from pace import patience
 from postgres_server import postgres
 from running_servers import in_thread
 from service_hosts import await_erasure, done, hosts
-from visit_models import held, now, visits
+from visit_models import list_contents, list_published, visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_without_subjects_a_refit_makes_what_fit_stream_makes(tmp_path: Path) ->
             done(model, Edit(f"{i}", "learn", documents=visits(300)[i : i + 100]))
         done(model, Edit("r", "refit"))
         twin = MemoryClassifier(memory="exact", random_state=1).fit_stream(visits(300), h=3, short="pad")
-        assert now(model) == held(twin)
+        assert list_published(model) == list_contents(twin)
         assert check_documents(named(model), visits(300)).result is Result.PROVEN
 
 

@@ -39,7 +39,7 @@ from hammemo.paper.experiments.measuring import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from hammemo.sources.read_tables import open_table  # noqa: E402
 from hammemo.votes import Mixture  # noqa: E402
-from marked_source import Marked, learn, marked, shard_name  # noqa: E402
+from marked_source import Marked, learn, mark_source, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def expected(files: Path) -> dict[str, str]:
 
 @pytest.fixture
 def source(files: Path, tmp_path: Path) -> Callable[..., Marked]:
-    return lambda marks=tmp_path, **options: marked(files, marks, **options)
+    return lambda marks=tmp_path, **options: mark_source(files, marks, **options)
 
 
 def shards_of(source: Marked) -> int:
@@ -288,7 +288,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     done = done_in(states)
     assert len(done) >= 3
     assert learn(second, memory, engine="ray", resume=str(states)) == expected[memory]  # another driver, the same call
-    assert not second.begun() & {shard_name(shards[group]) for group in done}
+    assert not second.list_begun() & {shard_name(shards[group]) for group in done}
     assert done_in(states) == set(range(len(shards)))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.files import inspect, read_notes
 from hammemo.files.descriptions import MAX_NOTE_LENGTH, MAX_NOTES
-from mutated_files import joined, sealed, split
+from mutated_files import join_file, seal, split_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,9 +60,9 @@ def test_wrong_notes_are_refused(notes: Any, model: MemoryClassifier, tmp_path: 
 def test_forged_notes_are_refused(notes: Any, model: MemoryClassifier, tmp_path: Path) -> None:
     path = tmp_path / "model"
     save(model, path, notes={"a": "x"})
-    header, about, body = split(path.read_bytes())
+    header, about, body = split_file(path.read_bytes())
     about["notes"] = notes
-    path.write_bytes(sealed(joined(header, about, body)))
+    path.write_bytes(seal(join_file(header, about, body)))
     for read in (load, read_notes, inspect):
         with pytest.raises(FileError, match="note"):
             read(path)

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
-from golden_answers import RECORDED, arithmetic
+from golden_answers import RECORDED, hash_arithmetic
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, models, write_folder
 from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
 from hammemo.features.cells import TreeCells
@@ -30,7 +30,7 @@ from hammemo.files.inspecting import inspect
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.votes import Mean
-from mutated_files import graft, joined, sealed, split
+from mutated_files import graft, join_file, seal, split_file
 from pace import patience
 from places import SUPPORT
 
@@ -321,10 +321,10 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
     for data in (b"", b"hello", b"PK" * 300):
         assert "is not a model of hammemo" in refusal(path, data)
     save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
-    header, about, body = split(path.read_bytes())
+    header, about, body = split_file(path.read_bytes())
     assert "is damaged" in refusal(path, path.read_bytes()[:-1])
     for number in (0, 2, 4):
-        other = sealed(joined(header, {**about, "format": number}, body))
+        other = seal(join_file(header, {**about, "format": number}, body))
         for verify in (True, False):
             told = refusal(path, other, verify=verify)
             assert f"{path} has format {number}, and this version of hammemo reads format 1:" in told
@@ -335,14 +335,14 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
 def forged(model: MemoryClassifier | Predictor, path: Path, entry: str, value: Any) -> bytes:
     """Return a file of the model with one entry of its description replaced, and a right checksum."""
     save(model, path)
-    header, about, body = split(path.read_bytes())
+    header, about, body = split_file(path.read_bytes())
     place = about
     *parents, last = entry.split("/")
     for parent in parents:
         place = place[parent]
     assert last in place
     place[last] = value
-    return sealed(joined(header, about, body))
+    return seal(join_file(header, about, body))
 
 
 FORGERIES: list[tuple[str, str, Any, str]] = [
@@ -501,7 +501,7 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
     def with_text(rest: bytes) -> bytes:
         raw = start[8:] + rest
         raw += b" " * (-len(raw) % 8)
-        return sealed(len(raw).to_bytes(8, "little") + raw)
+        return seal(len(raw).to_bytes(8, "little") + raw)
 
     nested = rb"\",\"x\":" + b"[" * 5000 + b"]" * 5000 + rb'}"}}'
     for rest, message in (
@@ -518,8 +518,8 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
     ):
         assert message in refusal(path, with_text(rest)), rest
     huge = (2**62).to_bytes(8, "little") + good[8:]
-    assert "header of 4611686018427387904 bytes" in refusal(path, sealed(huge))
-    assert "side by side" in refusal(path, sealed(good + b"\0" * 8))
+    assert "header of 4611686018427387904 bytes" in refusal(path, seal(huge))
+    assert "side by side" in refusal(path, seal(good + b"\0" * 8))
 
 
 @pytest.mark.parametrize("filler", ["[],", "{},", "1e9,", "[[", '"\\u1234",', '{"a":[', '{"a":0},', '{"a":{}},'])
@@ -527,8 +527,8 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
 def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path: Path) -> None:
     """As long as a header may be, or with as many values as it may hold: then it is read, and refused later."""
     save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
-    header, about, body = split(path.read_bytes())
-    marked = joined(header, {**about, "version": "FILL"}, body)
+    header, about, body = split_file(path.read_bytes())
+    marked = join_file(header, {**about, "version": "FILL"}, body)
     escaped = filler.replace("\\", "\\\\").replace('"', '\\"')
     most, values = archive.MAX_HEADER - 2**13, archive.MAX_VALUES - 2**10
     copies = most // len(escaped) if bound == "bytes" else values // sum(map(filler.count, ",:[{"))
@@ -537,7 +537,7 @@ def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path
     raw = marked[8 : 8 + length].rstrip().replace(rb"\"FILL\"", b"[" + text.encode() + b"0]")
     raw += b" " * (-len(raw) % 8)
     assert len(raw) <= archive.MAX_HEADER
-    path.write_bytes(sealed(len(raw).to_bytes(8, "little") + raw + body))
+    path.write_bytes(seal(len(raw).to_bytes(8, "little") + raw + body))
     started = time.process_time()
     with pytest.raises(FileError):
         load(path)
@@ -673,7 +673,7 @@ def test_a_tree_of_any_shape_is_refused_or_answers_in_time_linear_in_the_file(pa
     valid = path.read_bytes()
     usual = min(seconds(valid) for _ in range(3))
     for seed in range(12):
-        data = sealed(graft(valid, random.Random(seed), []))
+        data = seal(graft(valid, random.Random(seed), []))
         assert seconds(data) < 10 * usual * max(1, len(data) / len(valid)) + 0.2
     assert outcomes == {"answered", "deeper"}  # 37 s for one row where a chain was walked level by level
 
@@ -723,7 +723,7 @@ WRITTEN_BY_AN_OLDER_CHOICE = {"trees"}
 """Their layout is one that `fit` does not choose any more, so they are loaded, but not written again."""
 
 
-@pytest.mark.skipif(arithmetic() != ARITHMETIC, reason="exponentials and BLAS have other last bits here")
+@pytest.mark.skipif(hash_arithmetic() != ARITHMETIC, reason="exponentials and BLAS have other last bits here")
 def test_golden_files_are_written_again_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, model in models().items():
         if kind in WRITTEN_BY_AN_OLDER_CHOICE:

@@ -29,7 +29,7 @@ from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.memories.exact.segments import segment
 from hammemo.votes import LogLinear, Mixture
-from mutated_files import sealed
+from mutated_files import seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -368,7 +368,7 @@ def test_a_head_or_a_segment_of_another_format_is_refused(name: str, tmp_path: P
     file = next(tmp_path.glob(name))
     data = file.read_bytes()
     assert data.count(rb"\"format\":1,") == 1
-    file.write_bytes(sealed(data.replace(rb"\"format\":1,", rb"\"format\":4,")))
+    file.write_bytes(seal(data.replace(rb"\"format\":1,", rb"\"format\":4,")))
     with pytest.raises(FileError, match=f"{file.name} has format 4, and this version of hammemo reads format 1:"):
         load(tmp_path)
 

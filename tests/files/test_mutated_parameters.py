@@ -18,7 +18,7 @@ from hammemo.kernels import Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.stores import Digests
 from hammemo.votes import LogLinear, Mixture
-from mutated_files import PARAMETERS, parameter_places, split, with_parameter
+from mutated_files import PARAMETERS, parameter_places, split_file, with_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, File]:
 
 def mutations(data: bytes) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the way to each parameter, and each other value for it."""
-    for way in parameter_places(split(data)[1]):
+    for way in parameter_places(split_file(data)[1]):
         for value in PARAMETERS:
             yield way, value
 
@@ -101,7 +101,7 @@ def check_mutation(name: str, file: File, way: tuple[Any, ...], value: Any, path
     if not is_number or abs(value) < LARGE:
         assert explain_refit(model) in (None, file.refusal), (name, way, value)
         save(model, path)
-        about = split(path.read_bytes())[1]
+        about = split_file(path.read_bytes())[1]
         is_keyed = parse_key_digest(about) is not None  # a refit with other digests may drop the key
         load(path, key=key_of(name) if is_keyed else None)
     return True

@@ -18,7 +18,7 @@ from hammemo.kernels import PositionalHamming, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Tiered
 from hammemo.memories.exact.reader import SparseCounts
 from hammemo.votes import Mean
-from mutated_files import joined, sealed, split
+from mutated_files import join_file, seal, split_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,12 +174,12 @@ def test_what_a_file_cannot_hold_is_refused(path: Path) -> None:
 def forged(path: Path, place: tuple[str, ...], name: str) -> None:
     """Save an exact model whose description names another class at one place, with a right checksum."""
     save(MemoryClassifier(PositionalHamming(), Exact(), OwnVote()).fit(X, Y), path)
-    header, about, body = split(path.read_bytes())
+    header, about, body = split_file(path.read_bytes())
     entry = about
     for step in place:
         entry = entry[step]
     entry["class"] = name
-    path.write_bytes(sealed(joined(header, about, body)))
+    path.write_bytes(seal(join_file(header, about, body)))
 
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "antigravity:fly", "hammemo:Exact", ":", ""])
@@ -206,9 +206,9 @@ def test_a_trusted_class_is_made_only_in_its_own_place(path: Path) -> None:
 )
 def test_forged_parameters_of_a_trusted_class_are_refused(value: Any, path: Path) -> None:
     save(MemoryClassifier(memory=OwnMemory(), vote="sum").fit(X, Y), path)
-    header, about, body = split(path.read_bytes())
+    header, about, body = split_file(path.read_bytes())
     about["params"]["memory"]["params"]["note"] = value
-    path.write_bytes(sealed(joined(header, about, body)))
+    path.write_bytes(seal(join_file(header, about, body)))
     with pytest.raises(FileError):
         load(path, trust=OWN)
 

@@ -116,7 +116,7 @@ def test_every_type_is_read_from_the_log_as_from_the_table(table: Callable[..., 
     one.sql("update {} set price = price + 1", "delete from {} where id % 2 = 0", "delete from {} where id > 90")
     one.events()
     assert one.is_equal()
-    fitted = one.fitted()
+    fitted = one.fit()
     assert fitted is not None
     assert fitted.classes_.tolist() == [False, True]
     assert fitted.state.rows is not None
@@ -506,7 +506,7 @@ def test_a_refit_follows_new_rows_and_deletions_with_a_receipt(
     assert signed.verify()
     assert re.fullmatch(rf"follow public.{one.name} [0-9A-F]+/[0-9A-F]+: 5 rows", signed.receipt.request)
     assert signed.receipt.digest_after == refitted["digest"] == load(one.path).digest()
-    fitted = one.fitted()
+    fitted = one.fit()
     assert fitted is not None
     assert refitted["digest"] == fitted.digest()
 

@@ -31,7 +31,7 @@ from hammemo.votes.choose_weights import choose_log_linear
 from hammemo.votes.fitting import LabelledContexts, compute_features
 from hammemo.votes.log_linear import label_shares
 from twins import selection as plain_selection
-from twins.selection import PlainFeatures, centred_sums, log_ratios, site_sums
+from twins.selection import PlainFeatures, log_ratios, site_sums, sum_centred
 
 LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)}
 
@@ -251,7 +251,7 @@ def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
     x, labels, prior = problem(seed)
     observed = np.eye(3, dtype=np.float32)[labels]
     base = np.tile(np.log(prior), (len(labels), 1))
-    gradient, curvature = centred_sums(x, softmax(base).astype(np.float32), labels)
+    gradient, curvature = sum_centred(x, softmax(base).astype(np.float32), labels)
     (gain,), (step,) = compute_promises(gradient[None].astype(float), curvature[None].astype(float))
 
     def value(w: Any) -> float:

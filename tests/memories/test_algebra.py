@@ -90,7 +90,7 @@ class History:
 
     def __init__(self, entry: Entry, sites: Any, n_shards: int, random: Random) -> None:
         self.random = random
-        self.origin = entry.opened(sites)
+        self.origin = entry.open_memory(sites)
         self.shards = [self.origin.empty_like() for _ in range(n_shards)]
         self.held: list[Counter[Row]] = [Counter() for _ in range(n_shards)]
 
@@ -170,7 +170,7 @@ def test_every_history_of_shards_ends_in_the_state_of_what_remains_in_full(entry
 def check_subset(entry: Entry, batch: list[Any], seed: int) -> None:
     """Forget a random subset."""
     random, rows = Random(seed), counted(batch)
-    origin = entry.opened(POSITIONS)
+    origin = entry.open_memory(POSITIONS)
     gone = drawn(random, rows)
     memory = learnt(origin.empty_like(), rows)
     if gone:
@@ -200,7 +200,7 @@ def test_a_forgotten_subset_equals_never_added_in_full(entry: Entry, **case: Any
 @given(batch=batches, other=batches)
 @QUICK
 def test_unmerge_is_all_or_nothing(entry: Entry, batch: Any, other: Any) -> None:
-    memory, stranger = entry.opened(POSITIONS), entry.opened(POSITIONS)
+    memory, stranger = entry.open_memory(POSITIONS), entry.open_memory(POSITIONS)
     memory.add(examples(batch))
     stranger.add(examples(other))
     before = memory.state_bytes()
@@ -212,14 +212,14 @@ def test_unmerge_is_all_or_nothing(entry: Entry, batch: Any, other: Any) -> None
         return
     memory.merge(stranger)
     if entry.integer or not counted(other) - counted(batch):  # floats: without labels, rounding is wiped
-        assert_same(entry, memory, learnt(entry.opened(POSITIONS), counted(batch)))
+        assert_same(entry, memory, learnt(entry.open_memory(POSITIONS), counted(batch)))
 
 
 @pytest.mark.parametrize("entry", [entry for entry in MEMORIES if not isinstance(entry.memory, Gaussian)], ids=str)
 @pytest.mark.parametrize("others", [0, 1])
 def test_an_example_with_an_empty_site_is_no_other_example(entry: Entry, others: int) -> None:
     """Found by Hypothesis: no row of a table counts what an empty site holds, so rows alone cannot refuse it."""
-    memory, stranger = entry.opened(POSITIONS), entry.opened(POSITIONS)
+    memory, stranger = entry.open_memory(POSITIONS), entry.open_memory(POSITIONS)
     memory.add(examples([([0, 0, 0], "no", 1), ([1, 1, 1], "no", 1)][: 1 + others]))
     absent = examples([([0, 0, NO_TOKEN], "no", 1)])
     stranger.add(absent)
@@ -236,7 +236,7 @@ def test_an_example_with_an_empty_site_is_no_other_example(entry: Entry, others:
 
 @every_memory
 def test_unmerge_keeps_the_declared_labels_of_the_left_only(entry: Entry) -> None:
-    left, right = entry.opened(POSITIONS), entry.opened(POSITIONS)
+    left, right = entry.open_memory(POSITIONS), entry.open_memory(POSITIONS)
     left.declare(Vocabulary.of(["kept"]))
     right.declare(Vocabulary.of(["not taken"]))
     left.add(examples([([0, 1, 2], "yes", 1), ([0, 1, 2], "no", 2)]))
@@ -248,9 +248,9 @@ def test_unmerge_keeps_the_declared_labels_of_the_left_only(entry: Entry) -> Non
 
 @every_memory
 def test_unmerge_checks_the_layout(entry: Entry) -> None:
-    memory = entry.opened(POSITIONS)
+    memory = entry.open_memory(POSITIONS)
     with pytest.raises(LayoutError, match=r"sites is .* here and .* there.*empty_like\(\)"):
-        memory.unmerge(entry.opened(TUPLES))
+        memory.unmerge(entry.open_memory(TUPLES))
 
 
 MODELS = [

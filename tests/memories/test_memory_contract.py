@@ -45,7 +45,7 @@ sys.path.insert(0, {support!r})
 from memory_catalogue import KERNELS, MEMORIES, TOKENS, examples
 for entry in MEMORIES:
     for sites in KERNELS:
-        memory = entry.opened(sites)
+        memory = entry.open_memory(sites)
         memory.add(examples([([t, TOKENS[-2], TOKENS[0]], "yes", 1) for t in reversed(TOKENS)]))
         print(hashlib.sha256(memory.state_bytes()).hexdigest())
 """
@@ -56,7 +56,7 @@ def test_processes_agree_without_exchanging_a_codebook() -> None:
     here = []
     for entry in MEMORIES:
         for sites in KERNELS:
-            memory = entry.opened(sites)
+            memory = entry.open_memory(sites)
             memory.add(examples(batch))
             here.append(hashlib.sha256(memory.state_bytes()).hexdigest())
     script = _OTHER_PROCESS.format(support=str(SUPPORT))

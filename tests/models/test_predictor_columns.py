@@ -18,7 +18,7 @@ from hammemo import FileError, MeMoClassifier, MemoryClassifier, MemoryRegressor
 from hammemo.cli.app import app
 from hammemo.estimators.predictor import Predictor
 from hammemo.memories import Exact, Hashed
-from mutated_files import joined, sealed, split
+from mutated_files import join_file, seal, split_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,9 +258,9 @@ def test_an_onnx_file_names_the_columns_of_its_inputs(tmp_path: Path) -> None:
 
 def test_a_file_whose_predictor_has_other_names_is_refused(tmp_path: Path) -> None:
     save(fit_names().compile(), tmp_path / "predictor")
-    header, about, body = split((tmp_path / "predictor").read_bytes())
+    header, about, body = split_file((tmp_path / "predictor").read_bytes())
     for wrong in (["a"], ["a", "b", 3], "abc", ["a", "b", "x" * 2**20]):
-        (tmp_path / "wrong").write_bytes(sealed(joined(header, {**about, "feature_names_in": wrong}, body)))
+        (tmp_path / "wrong").write_bytes(seal(join_file(header, {**about, "feature_names_in": wrong}, body)))
         with pytest.raises(FileError):
             load(tmp_path / "wrong")
 

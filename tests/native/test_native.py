@@ -34,10 +34,10 @@ from native_cases import (
     Case,
     _native,
     cases,
+    choose_reserved,
     kernels,
-    known_strings,
+    map_strings,
     random_tokens,
-    reserved_features,
     seeds,
     thorough,
     token_pool,
@@ -104,7 +104,7 @@ def check_stream(
     n, n_labels = len(stream), int(rng.integers(1, 20))
     ends = np.arange(sites.h, max(n, sites.h))
     numbers = [n_reserved] * (max(site_groups(sites)) + 1)
-    reserved = reserved_features(stream[ends[:, None] + np.arange(-sites.h, 0)], sites, 1, key, numbers)
+    reserved = choose_reserved(stream[ends[:, None] + np.arange(-sites.h, 0)], sites, 1, key, numbers)
     layout = RowLayout(sites, 1, key, 5, reserved)
     tokens, *known = layout.source(Contexts(stream[:, None]))
     columns = rng.integers(-1, n_labels, n).astype(np.int32)
@@ -172,7 +172,7 @@ def test_adversarial_words_are_found_and_nothing_else_is(words: NDArray[np.uint6
     check_find(words, tokens, 3, None)
     for sites in (PositionalHamming().resolve(1), SiteKernel([1]).resolve(2)):  # with the memo and without
         learnt = np.repeat(integers_hashed_to(words, seed=3)[:, None], sites.h, axis=1)
-        layout = RowLayout(sites, 3, None, 4, reserved_features(learnt, sites, 3, None, [len(words)]))
+        layout = RowLayout(sites, 3, None, 4, choose_reserved(learnt, sites, 3, None, [len(words)]))
         contexts = Contexts(np.repeat(tokens[:, None], sites.h, axis=1))
         for path in PATHS:
             out = np.empty((len(tokens), 1), np.uint32)
@@ -293,7 +293,7 @@ def test_tables(case: Case, n_labels: int, size: str, whole: bool, divided: bool
 )
 @thorough
 def test_one_context(case: Case, n_labels: int, size: str, whole: bool, divided: bool) -> None:
-    tables, known = random_tables(case, n_labels, size), known_strings(case)
+    tables, known = random_tables(case, n_labels, size), map_strings(case)
     weights = np.full(len(case.layout.groups), 1.0 if whole else 0.7)
     divisor = case.rng.integers(1, 50, n_labels).astype(float) if divided else None
     plain = tables._sums(tables.layout.rows(case.contexts), weights) / (1 if divisor is None else divisor)

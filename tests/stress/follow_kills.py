@@ -171,7 +171,7 @@ def main(follower_kills: int, server_kills: int, stops: int, rows: int) -> int:
             with Client(server.url) as client:
                 client.download("kills", table.path)
             server.kill()
-        fitted = table.fitted()
+        fitted = table.fit()
         assert fitted is not None
         same = load(table.path).refit().digest() == fitted.digest()
         n = fitted.state.n_examples

@@ -1,7 +1,7 @@
 """A table for each kind of column, and models that learn it: what every way in and out must handle.
 
-A new kind of column is one more entry of `KIND_CASES`; `tests/checks/test_every_column_kind.py` then
-takes it through files, commands, engines, graphs and a server.
+A new kind of column is one more entry of `KIND_CASES`; `tests/checks/test_every_column_kind.py`
+then takes it through files, commands, engines, graphs and a server.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def make_dates(rng: Generator, n: int) -> pd.Series:
 KIND_CASES: dict[str, KindCase] = {
     "NAMES": KindCase(make_names, lambda values: values.isin(["Trier", "Celle"])),
     "NUMBERS": KindCase(make_numbers, lambda values: values > 0),
-    "DATES": KindCase(make_dates, lambda values: values >= pd.Timestamp("2025-01-01"), has_graphs=False),
+    "DATES": KindCase(
+        make_dates, lambda values: values >= pd.Timestamp("2025-01-01"), has_graphs=False
+    ),
 }
 """One for each member of `ColumnKind`, by its name."""
 
@@ -103,7 +105,9 @@ MODEL_CASES: dict[str, ModelCase] = {
 
 
 def make_table(kind: str, *, missing: bool = True) -> pd.DataFrame:
-    """Return a table: a column of this kind, some values of it missing, a number, a label and a target."""
+    """Return a table: a column of this kind, some values of it missing, a number, a label and a
+    target.
+    """
     case = KIND_CASES[kind]
     rng = np.random.default_rng(len(kind))
     values = case.make_values(rng, N_ROWS)

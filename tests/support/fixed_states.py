@@ -1,10 +1,10 @@
-"""Fixed models whose states must never change; `tests/memories/golden/states.json` holds digests of their state bytes.
+"""Fixed models whose states must never change.
 
-Every memory, kernel, kind of token and way to come to a state is here.
-``python tests/support/fixed_states.py`` adds those of models that are new here; with ``--all`` it records all of them
-again, which is right only when the canonical form is meant to change. Only public names are used, so that any version
-can run it. States made of floats depend on the linear algebra library in their last bits: of those a few numbers are
-kept.
+Digests of their state bytes are in `tests/memories/golden/states.json`. Every memory, kernel, kind
+of token and way to come to a state is here. ``python tests/support/fixed_states.py`` adds those of
+new models; with ``--all`` it records all of them again, which is right only when the canonical form
+is meant to change. Only public names are used, so that any version can run it. States made of
+floats depend on the linear algebra library in their last bits: of those a few numbers are kept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
 
 RECORDED = Path(__file__).parents[1] / "memories" / "golden" / "states.json"
-H, N_ROWS, SEED = 4, 60, 11
+H = 4
+N_ROWS = 60
+SEED = 11
 KEY = b"a fixed key of 26 bytes..."
 
 MEMORIES: dict[str, Memory] = {
@@ -44,7 +46,10 @@ MEMORIES: dict[str, Memory] = {
     "gaussian, tied": Gaussian(d=24, d_h=5, tied=True),
 }
 ROUNDED = ("gaussian", "gaussian, tied")
-"""The memories whose C is a sum of floats; that of `exact=True` is one of whole steps, equal in every order."""
+"""The memories whose C is a sum of floats.
+
+That of `exact=True` is a sum of whole steps, equal in every order.
+"""
 KERNELS: dict[str, SiteKernel] = {
     "positions": PositionalHamming(),
     "suffixes": Suffixes(3),
@@ -70,68 +75,81 @@ def rows_of(kind: str) -> tuple[Any, list[str]]:
     return X, [LABELS[(i * i + i // 7) % len(LABELS)] for i in range(N_ROWS)]
 
 
-def _fitted(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _fit_weighted(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     return model.fit(X, y, sample_weight=[1 + i % 3 for i in range(len(y))])
 
 
-def _learnt_in_parts(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _learn_in_parts(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     return model.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
 
 
-def _forgotten(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _forget(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     return model.fit(X, y).forget(X[10:25], y[10:25])
 
 
-def _merged(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _merge(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     model.fit(X[:30], y[:30])
     return model.merge(model.empty_like().partial_fit(X[30:], y[30:]))
 
 
-def _unmerged(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _unmerge(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     model.fit(X, y)
     return model.unmerge(model.empty_like().partial_fit(X[:30], y[:30]))
 
 
-def _declared(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
+def _declare_labels(model: MemoryClassifier, X: Any, y: list[str]) -> MemoryClassifier:
     return model.partial_fit(X, y, classes=["never", "yes"])
 
 
-def _streamed(model: MemoryClassifier, X: Any, _: list[str]) -> MemoryClassifier:
+def _fit_stream(model: MemoryClassifier, X: Any, _: list[str]) -> MemoryClassifier:
     documents = [[str(token) for token in X[i : i + 3].ravel()] for i in range(0, N_ROWS, 3)]
     return model.fit_stream(documents, H, classes=sorted({document[-1] for document in documents}))
 
 
 HISTORIES: dict[str, Callable[[MemoryClassifier, Any, list[str]], MemoryClassifier]] = {
-    "fit": _fitted,
-    "partial_fit": _learnt_in_parts,
-    "forget": _forgotten,
-    "merge": _merged,
-    "unmerge": _unmerged,
-    "declared": _declared,
-    "fit_stream": _streamed,
+    "fit": _fit_weighted,
+    "partial_fit": _learn_in_parts,
+    "forget": _forget,
+    "merge": _merge,
+    "unmerge": _unmerge,
+    "declared": _declare_labels,
+    "fit_stream": _fit_stream,
 }
 
 
 def names() -> Iterator[tuple[str, str, str, str]]:
     """Yield (memory, kernel, tokens, history) of each model."""
     for memory in MEMORIES:
-        yield from ((memory, kernel, "mixed", history) for kernel in KERNELS for history in HISTORIES)
-        yield from ((memory, "positions", kind, "forget") for kind in TOKENS if kind != "mixed")
+        for kernel in KERNELS:
+            for history in HISTORIES:
+                yield memory, kernel, "mixed", history
+        for kind in TOKENS:
+            if kind != "mixed":
+                yield memory, "positions", kind, "forget"
 
 
 def facts(memory: str, kernel: str, kind: str, history: str) -> Any:
-    """Return a digest of the model's state, or of a state with floats what must agree to rounding."""
+    """Return a digest of the model's state.
+
+    Of a state with floats, it is one of all but the floats, and some numbers that must agree to
+    rounding.
+    """
     empty = MemoryClassifier(
-        clone(KERNELS[kernel]), clone(MEMORIES[memory]), random_state=SEED, vote="sum", numeric="none"
+        clone(KERNELS[kernel]),
+        clone(MEMORIES[memory]),
+        random_state=SEED,
+        vote="sum",
+        numeric="none",
     )
-    held = HISTORIES[history](empty, *rows_of(kind)).memory_
-    arrays = held.state()
+    learned_memory = HISTORIES[history](empty, *rows_of(kind)).memory_
     if memory not in ROUNDED:
-        return _digest(held.state_bytes())
+        return _digest(learned_memory.state_bytes())
+    arrays = learned_memory.state()
     rounded = {name: array for name, array in arrays.items() if name in ("C", "memory.C")}
-    whole = b"".join(array.tobytes() for name, array in arrays.items() if name not in rounded)
+    exact = b"".join(array.tobytes() for name, array in arrays.items() if name not in rounded)
+    layout = json.dumps(learned_memory.layout()).encode()
     numbers = {name: _some_numbers(array) for name, array in rounded.items()}
-    return {"whole": _digest(json.dumps(held.layout()).encode() + whole), **numbers}
+    return {"whole": _digest(layout + exact), **numbers}
 
 
 def _digest(data: bytes) -> str:
@@ -142,13 +160,22 @@ def _some_numbers(array: Any) -> list[float]:
     """Return the size, the sum of squares and eight entries of an array of floats."""
     flat = np.asarray(array, np.float64).ravel()
     places = np.linspace(0, len(flat) - 1, 8).astype(int)
-    return [float(len(flat)), float(flat @ flat), *(round(value, 7) for value in flat[places].tolist())]
+    return [
+        float(len(flat)),
+        float(flat @ flat),
+        *(round(value, 7) for value in flat[places].tolist()),
+    ]
 
 
 def main() -> None:
     """Record what is not recorded yet or, with --all, everything."""
-    known = json.loads(RECORDED.read_text("utf-8")) if RECORDED.exists() and "--all" not in sys.argv else {}
-    recorded = {"; ".join(name): known.get("; ".join(name)) or facts(*name) for name in names()}
+    recorded_before = {}
+    if RECORDED.exists() and "--all" not in sys.argv:
+        recorded_before = json.loads(RECORDED.read_text("utf-8"))
+    recorded = {}
+    for model in names():
+        title = "; ".join(model)
+        recorded[title] = recorded_before.get(title) or facts(*model)
     lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in recorded.items())
     RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
 

@@ -1,4 +1,4 @@
-"""What models in segments are tried with: kernels, tokens of every kind, random examples, and the model in memory."""
+"""What models in segments are tried with: kernels, tokens of every kind, and random examples."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ def rows(n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return n contexts of three tokens, and their labels."""
     rng = np.random.default_rng(seed)
     X = np.empty((n, 3), object)
-    X[:] = [[TOKENS[j] for j in row] for row in rng.integers(0, len(TOKENS), (n, 3))]
-    return X, np.array([["x", "y", "z", "w"][j] for j in rng.integers(0, 4, n)], object)
+    for i, ranks in enumerate(rng.integers(0, len(TOKENS), (n, 3))):
+        X[i] = [TOKENS[rank] for rank in ranks]
+    labels = np.array(["x", "y", "z", "w"], object)
+    return X, labels[rng.integers(0, 4, n)]
 
 
 def assert_same(segmented: MemoryClassifier, plain: MemoryClassifier) -> None:
-    """All that can be asked of the two is the same."""
+    """Check that both models answer all questions the same."""
     assert segmented.memory_.segmented is not None
     assert plain.memory_.segmented is None
     assert segmented.memory_.state_digest() == plain.memory_.state_digest()
     assert segmented.memory_.state_bytes() == plain.memory_.state_bytes()
-    for asked in (rows(5, 99)[0], rows(40, 99)[0]):
-        np.testing.assert_array_equal(segmented.class_scores(asked), plain.class_scores(asked))
-        for one in (segmented, segmented.compile()):
-            assert one.predict(asked).tolist() == plain.predict(asked).tolist()
-        assert np.array_equal(segmented.top_k(asked, 3), plain.top_k(asked, 3))
-        assert segmented.certify(asked).all()
-    assert str(segmented.explain(asked[0])) == str(plain.explain(asked[0]))
+    for queries in (rows(5, 99)[0], rows(40, 99)[0]):
+        np.testing.assert_array_equal(segmented.class_scores(queries), plain.class_scores(queries))
+        for model in (segmented, segmented.compile()):
+            assert model.predict(queries).tolist() == plain.predict(queries).tolist()
+        assert np.array_equal(segmented.top_k(queries, 3), plain.top_k(queries, 3))
+        assert segmented.certify(queries).all()
+    assert str(segmented.explain(queries[0])) == str(plain.explain(queries[0]))

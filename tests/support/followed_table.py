@@ -1,4 +1,4 @@
-"""A table of a real PostgreSQL for tests of followers, and the fit that a follower's model must be equal to."""
+"""A table of a real PostgreSQL for tests of followers, and the fit that theirs must equal."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 CREATE = "create table {} (id int primary key, plan text, calls int, spend float8, churned text)"
 FILL = (
-    "insert into {} select g, (array['a','b','c'])[1 + g %% 3], g %% 17, g %% 5, case when g %% 5 < 2 then 'yes' else "
-    "'no' end from generate_series(%s::int, %s::int) g"
+    "insert into {} select g, (array['a','b','c'])[1 + g %% 3], g %% 17, g %% 5, "
+    "case when g %% 5 < 2 then 'yes' else 'no' end from generate_series(%s::int, %s::int) g"
 )
 COLUMNS = ("plan", "calls", "spend")
 
@@ -29,7 +29,9 @@ class FollowedTable:
     """A table and a model file that follows it; `told` is what the follower said."""
 
     def __init__(self, address: str, folder: Path, name: str, **options: Any) -> None:
-        self.address, self.folder, self.name = address, folder, name
+        self.address = address
+        self.folder = folder
+        self.name = name
         self.options = FollowOptions(**{"label": "churned", "columns": COLUMNS, **options})
         self.path = folder / f"{name}.model"
         self.told: list[dict[str, Any]] = []
@@ -56,7 +58,12 @@ class FollowedTable:
     def follower(self, **more: Any) -> Follower:
         """Return a follower."""
         return Follower(
-            self.address, self.name, self.target(), self.options, lambda _, facts: self.told.append(facts), **more
+            self.address,
+            self.name,
+            self.target(),
+            self.options,
+            tell=lambda _, facts: self.told.append(facts),
+            **more,
         )
 
     def once(self, **more: Any) -> list[dict[str, Any]]:
@@ -70,19 +77,22 @@ class FollowedTable:
         """Follow to the end of the log; return what happened, in order."""
         return [facts["event"] for facts in self.once()]
 
-    def fitted(self) -> Any:
-        """Return a new fit of the table's rows."""
+    def fit(self) -> Any:
+        """Return a new fit of the table's rows, or None if it has none."""
         with following(self.follower()) as follower:
             follower._open()
             table = follower._columns.join(follower.source.rows(follower._columns))
-        return first_model(follower._columns, table) if len(table.labels) else None
+        if len(table.labels) == 0:
+            return None
+        return first_model(follower._columns, table)
 
     def is_equal(self) -> bool:
         """Return whether the model, refitted, is a new fit of the table, to the byte."""
-        model, fitted = load(self.path), self.fitted()
-        if fitted is None:
+        model = load(self.path)
+        new_fit = self.fit()
+        if new_fit is None:
             return int(model.state.n_examples) == 0
-        return bool(model.refit().digest() == fitted.digest())
+        return bool(model.refit().digest() == new_fit.digest())
 
     def close(self) -> None:
         """Drop the slot and the table."""

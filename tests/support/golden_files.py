@@ -1,7 +1,7 @@
-"""The golden files: small models of the one format, which must stay loadable and answer as they did.
+"""The golden files: small models that must stay loadable and answer as they did.
 
-``python tests/support/golden_files.py`` writes all of them again. That is right where the form of the files is meant to
-change; the states in ``expected.json`` stay the same.
+``python tests/support/golden_files.py`` writes all of them again. That is right where the format is
+meant to change; the states in ``expected.json`` stay the same.
 """
 
 from __future__ import annotations
@@ -28,41 +28,53 @@ FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
 
 
-NUMBER_TARGETS = [size * 1.5 + (other - 3) ** 2 - 4 * (name == "a") for name, size, other in NUMBERS]
+NUMBER_TARGETS = [
+    size * 1.5 + (other - 3) ** 2 - 4 * (name == "a") for name, size, other in NUMBERS
+]
 VISITS = [["a", "b"], ["a", "b", "ß", "b"], ["", "a"]]
 
 
 def regressors() -> dict[str, MemoryRegressor]:
     """Return the models of numbers whose files are kept."""
-    fitted = MemoryRegressor().fit(NUMBERS, NUMBER_TARGETS)
-    edited = fitted.snapshot().apply(
-        learn=(NUMBERS[:3], [1.0, 2.0, 3.5]), forget=(NUMBERS[10:20], NUMBER_TARGETS[10:20]), position="0/16B"
+    regressor = MemoryRegressor().fit(NUMBERS, NUMBER_TARGETS)
+    edited = regressor.snapshot().apply(
+        learn=(NUMBERS[:3], [1.0, 2.0, 3.5]),
+        forget=(NUMBERS[10:20], NUMBER_TARGETS[10:20]),
+        position="0/16B",
     )
     return {
-        "numbers": fitted,
+        "numbers": regressor,
         "numbers-edited": edited,
         "numbers-sampled": MemoryRegressor(keep=30, random_state=7).fit(NUMBERS, NUMBER_TARGETS),
-        "numbers-without-rows": MemoryRegressor(keep=False, missing="empty").fit(NUMBERS, NUMBER_TARGETS),
-        "numbers-layout": fitted.empty_like().partial_fit(NUMBERS[:40], NUMBER_TARGETS[:40]),
+        "numbers-without-rows": MemoryRegressor(keep=False, missing="empty").fit(
+            NUMBERS, NUMBER_TARGETS
+        ),
+        "numbers-layout": regressor.empty_like().partial_fit(NUMBERS[:40], NUMBER_TARGETS[:40]),
     }
 
 
 def models() -> dict[str, Any]:
     """Return the models whose files are kept."""
     auto = MemoryClassifier(numeric="none").fit([*X] * 10, [*Y] * 10)
-    stream = MemoryClassifier(None, Exact(), "sum").fit_stream(VISITS, X.shape[1], short="pad", pad="x")
+    stream = MemoryClassifier(None, Exact(), "sum").fit_stream(
+        VISITS, X.shape[1], short="pad", pad="x"
+    )
     hashed = MemoryClassifier(None, memory=Hashed(4, 2), vote="mean").fit(X, Y)
     return {
         "exact": MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum")
         .fit(X, Y)
         .partial_fit(X[:1], ["no"], classes=["maybe"]),
         "hashed": hashed,
-        "gaussian": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y),
-        "exact-gaussian": MemoryClassifier(None, memory=Gaussian(d=6, exact=True), random_state=5, vote="sum").fit(
+        "gaussian": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(
             X, Y
         ),
+        "exact-gaussian": MemoryClassifier(
+            None, memory=Gaussian(d=6, exact=True), random_state=5, vote="sum"
+        ).fit(X, Y),
         "tiered": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y),
-        "digests": MemoryClassifier(None, memory=Hashed(3, 1), keep="rows+digests", vote="sum").fit(X, Y),
+        "digests": MemoryClassifier(None, memory=Hashed(3, 1), keep="rows+digests", vote="sum").fit(
+            X, Y
+        ),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "auto": auto,
         "trees": MemoryClassifier().fit(NUMBERS, NUMBER_LABELS),
@@ -70,10 +82,16 @@ def models() -> dict[str, Any]:
         "stream-predictor": stream.compile(),
         "auto-predictor": auto.compile(),
         "hashed-predictor": hashed.compile(),
-        "log-linear-predictor": MemoryClassifier(None, memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
-        "tiered-predictor": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y).compile(),
+        "log-linear-predictor": MemoryClassifier(None, memory=Exact(), vote=LogLinear())
+        .fit(X, Y)
+        .compile(),
+        "tiered-predictor": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum")
+        .fit(X, Y)
+        .compile(),
         "sparse-predictor": MemoryClassifier(None, memory=Exact(), vote="sum").fit(X, Y).compile(),
-        "fused-predictor": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y).compile(),
+        "fused-predictor": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum")
+        .fit(X, Y)
+        .compile(),
         **regressors(),
     }
 
@@ -81,13 +99,24 @@ def models() -> dict[str, Any]:
 def facts(model: Any) -> dict[str, Any]:
     """Return what must stay: the answers and, of a model that can be edited, the state."""
     if isinstance(model, MemoryRegressor):
-        said = [model.predict(NUMBER_QUERIES), model.predict_interval(NUMBER_QUERIES).ravel()]
-        return {"predictions": [[float(value).hex() for value in part] for part in said], "state": model.digest()}
-    asked = queries_for(model)
-    answers = {"predictions": model.predict(asked).tolist(), "top": model.top_k(asked, 2).tolist()}
+        predictions = model.predict(NUMBER_QUERIES)
+        bounds = model.predict_interval(NUMBER_QUERIES).ravel()
+        return {
+            "predictions": [_bits(predictions), _bits(bounds)],
+            "state": model.digest(),
+        }
+    queries = queries_for(model)
+    answers = {
+        "predictions": model.predict(queries).tolist(),
+        "top": model.top_k(queries, 2).tolist(),
+    }
     if isinstance(model, Predictor):
         return answers
     return {**answers, "state": hashlib.sha256(model.memory_.state_bytes()).hexdigest()}
+
+
+def _bits(values: Any) -> list[str]:
+    return [float(value).hex() for value in values]
 
 
 FOLDERS = {
@@ -95,7 +124,10 @@ FOLDERS = {
     f"format-{FORMAT}-packed-segments": (Exact(), 300),
     f"format-{FORMAT}-tiered-segments": (Tiered(Hashed(3, 1)), 0),
 }
-"""The memories of models in segments that are kept, and how many labels more one context has: long rows are packed."""
+"""The memories of kept models in segments, and how many more labels one context has.
+
+Long rows are packed.
+"""
 
 
 def write_folder(path: Path, memory: Memory, n_more: int) -> dict[str, Any]:

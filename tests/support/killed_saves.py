@@ -1,7 +1,9 @@
-"""Processes that are killed while they save: ``python tests/support/killed_saves.py KILLS SEED`` prints what was left.
+"""Processes that are killed while they save: ``python tests/support/killed_saves.py KILLS SEED``
+prints what was left.
 
-A child saves two models in turn over one file and is killed at a random moment; then the file must hold one of the two.
-The child is a fork, so that a kill costs milliseconds and not the time to import everything.
+A child saves two models in turn over one file and is killed at a random moment; then the file must
+hold one of the two. The child is a fork, so that a kill costs milliseconds and not the time to
+import everything.
 """
 
 from __future__ import annotations
@@ -26,14 +28,20 @@ def models() -> list[MemoryClassifier]:
     """Return two models of some hundred kilobytes."""
     rng = np.random.default_rng(0)
     return [
-        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 500, (n, 8)), rng.integers(0, 40, n))
+        MemoryClassifier(memory=Exact(), vote="sum").fit(
+            rng.integers(0, 500, (n, 8)), rng.integers(0, 40, n)
+        )
         for n in (20_000, 25_000)
     ]
 
 
 def run(kills: int, seed: int, folder: Path) -> dict[str, int]:
-    """Kill that many saving processes and count what the file held each time, and the temporary files left behind."""
-    rng, path, both = random.Random(seed), folder / "model.safetensors", models()
+    """Kill that many saving processes and count what the file held each time, and the temporary
+    files left behind.
+    """
+    rng = random.Random(seed)
+    path = folder / "model.safetensors"
+    both = models()
     states = [model.memory_.state_bytes() for model in both]
     save(both[0], path)
     result = {"kills": 0, "first": 0, "second": 0, "damaged": 0, "killed_while_writing": 0}

@@ -1,4 +1,7 @@
-"""A stand-in of the Hugging Face hub on loopback: the requests that uploading and downloading a small model make."""
+"""A stand-in for the Hugging Face hub on loopback.
+
+It answers the requests that uploading and downloading a small model make.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,11 @@ class _Hub(BaseHTTPRequestHandler):
         if self.path.startswith("/api/repos/create"):
             self._answer({"url": f"http://{self.headers['Host']}/me/model", "name": "me/model"})
         elif "/preupload/" in self.path:
-            files = json.loads(body)["files"]
-            self._answer(
-                {"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]}
-            )
+            files = [
+                {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for file in json.loads(body)["files"]
+            ]
+            self._answer({"files": files})
         elif "/commit/" in self.path:
             for line in body.splitlines():
                 entry = json.loads(line)
@@ -54,14 +58,22 @@ class _Hub(BaseHTTPRequestHandler):
             self._answer({})
 
     def do_GET(self) -> None:
-        found = re.search(r"/resolve/[^/]+/([^?]+)", self.path)
-        if found is None:
+        file_path = re.search(r"/resolve/[^/]+/([^?]+)", self.path)
+        if file_path is None:
             entries = [{"rfilename": name} for name in self.files]
-            self._answer({"id": "me/model", "modelId": "me/model", "sha": COMMIT, "siblings": entries, "tags": []})
-        elif found[1] not in self.files:
+            self._answer(
+                {
+                    "id": "me/model",
+                    "modelId": "me/model",
+                    "sha": COMMIT,
+                    "siblings": entries,
+                    "tags": [],
+                }
+            )
+        elif file_path[1] not in self.files:
             self._send(b"", code=404, X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
         else:
-            content = self.files[found[1]]
+            content = self.files[file_path[1]]
             digest = hashlib.sha1(content).hexdigest()
             self._send(content, ETag=f'"{digest}"', X_Repo_Commit=COMMIT)
 

@@ -1,6 +1,7 @@
-"""A source that leaves a mark when a shard is begun and one when it is read, and can be slow or fail: for fault tests.
+"""A source that leaves marks when a shard is begun and read, and can be slow or fail.
 
-As a program it is a driver that can be killed: ``python marked_source.py ADDRESS SOURCE MARKS STATES MEMORY``.
+As a program it is a driver that can be killed: ``python marked_source.py ADDRESS SOURCE MARKS
+STATES MEMORY``.
 """
 
 from __future__ import annotations
@@ -46,30 +47,30 @@ class Marked(Source):
     failures: int = 0
     """How many attempts at each shard end in an input error."""
     gate: str = ""
-    """A file: once two shards are read, each of the others waits until it is there, or until the test has ended."""
+    """A file: once two shards are read, the others wait for it, or for the end of the test."""
     test: int = 0
     """The process of the test, which opens the gate."""
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
-        if not self.files:  # in a task; the driver's source lists its files
-            import ray
-
-            node = ray.get_runtime_context().get_node_id()
-            name = f"{shard_name(shard)}-{os.getpid()}-{node}-{uuid.uuid4().hex}"
-            Path(self.marks, f"begun-{name}").touch()
-            earlier = len(list(Path(self.marks).glob(f"begun-{shard_name(shard)}-*")))
-            if earlier <= self.failures:
-                raise OSError("injected")
-            time.sleep(self.seconds)
-            while self._is_held():
-                time.sleep(0.05)
+        if self.files:  # the driver, whose source lists its files; in a task it does not
             yield from super().pieces(shard)
-            Path(self.marks, f"read-{name}").touch()
-        else:
-            yield from super().pieces(shard)
+            return
+        import ray
 
-    def _is_held(self) -> bool:
+        node = ray.get_runtime_context().get_node_id()
+        name = f"{shard_name(shard)}-{os.getpid()}-{node}-{uuid.uuid4().hex}"
+        Path(self.marks, f"begun-{name}").touch()
+        attempts = len(list(Path(self.marks).glob(f"begun-{shard_name(shard)}-*")))
+        if attempts <= self.failures:
+            raise OSError("injected")
+        time.sleep(self.seconds)
+        while self._has_to_wait():
+            time.sleep(0.05)
+        yield from super().pieces(shard)
+        Path(self.marks, f"read-{name}").touch()
+
+    def _has_to_wait(self) -> bool:
         if not self.gate or self.count("read") < 2:
             return False
         return Path(f"/proc/{self.test}").exists() and not Path(self.gate).exists()
@@ -84,7 +85,7 @@ class Marked(Source):
         """Return how many marks there are of a kind."""
         return len(list(Path(self.marks).glob(f"{kind}-*")))
 
-    def begun(self) -> set[str]:
+    def list_begun(self) -> set[str]:
         """Return the shards that were begun, as `shard_name` names them."""
         return {path.name.split("-")[1] for path in Path(self.marks).glob("begun-*")}
 
@@ -105,11 +106,12 @@ class Dying(TableFiles):
             Path(self.marks, f"{name}-{uuid.uuid4().hex}").touch()
         for batch in super().batches(shard, columns):
             yield batch
-            if not self.files and name == self.fatal and len(list(Path(self.marks).glob(f"{name}-*"))) in self.deaths:
+            reading = len(list(Path(self.marks).glob(f"{name}-*")))
+            if not self.files and name == self.fatal and reading in self.deaths:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def marked(where: Any, marks: Any, **options: Any) -> Marked:
+def mark_source(where: Any, marks: Any, **options: Any) -> Marked:
     """Return a source with marks; the options are those of `Marked`."""
     return Marked(**{**vars(open_source(where)), "marks": str(marks), **options})
 
@@ -126,4 +128,5 @@ def learn(source: Source, memory: str, **options: Any) -> str:
 
 if __name__ == "__main__":
     address, where, marks, states, memory = sys.argv[1:]
-    print(learn(marked(where, marks, seconds=0.5), memory, engine="ray", address=address, resume=states))
+    source = mark_source(where, marks, seconds=0.5)
+    print(learn(source, memory, engine="ray", address=address, resume=states))

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A memory, and whether its state is made of integers (equal to the byte) or of floats (equal to rounding)."""
+    """A memory and what its answers are equal to."""
 
     memory: Memory
     integer: bool
+    """Whether its state is made of integers, equal to the byte, or of floats, equal to rounding."""
     forms: tuple[str, ...]
+    """Its compiled forms."""
     float_answers: bool = False
     """Whether compiled forms answer in float32, so that scores agree to rounding only."""
 
@@ -35,36 +37,55 @@ class Entry:
         return repr(self.memory)
 
     def for_sites(self, n_sites: int) -> Memory:
-        """Return a copy that was not opened; what it lists per site is as long as there are sites."""
+        """Return a copy that was not opened; its lists have one item for each site."""
         memory: Memory = clone(self.memory)
-        lists = {name: value for name, value in memory.get_params().items() if isinstance(value, list)}
-        return memory.set_params(**{name: (value * n_sites)[:n_sites] for name, value in lists.items()})  # type: ignore[no-any-return]
+        for name, value in memory.get_params().items():
+            if isinstance(value, list):
+                memory.set_params(**{name: (value * n_sites)[:n_sites]})
+        return memory
 
     def subject(self, sites: Sites) -> Subject:
         """Return what the checks of the contract take; a dense table has positions only."""
-        tuples = any(len(site) > 1 for site in sites.positions)
-        forms = tuple(form for form in self.forms if not (form == "dense" and tuples))
-        exactly = self.integer and not self.float_answers
-        return Subject(lambda chosen: self.for_sites(len(chosen.positions)), sites, forms, exact_answers=exactly)
+        has_tuples = any(len(site) > 1 for site in sites.positions)
+        forms = tuple(form for form in self.forms if not (form == "dense" and has_tuples))
+        return Subject(
+            lambda subject_sites: self.for_sites(len(subject_sites.positions)),
+            sites,
+            forms,
+            exact_answers=self.integer and not self.float_answers,
+        )
 
-    def opened(self, sites: Sites) -> Memory:
-        """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
-        return self.subject(sites).opened()
+    def open_memory(self, sites: Sites) -> Memory:
+        """Return a copy with nothing stored and a settled layout: any two can be compared."""
+        return self.subject(sites).open_memory()
 
 
-__all__ = ["KERNELS", "LABELS", "MEMORIES", "POSITIONS", "TOKENS", "TUPLES", "Entry", "batches", "examples"]
+__all__ = [
+    "KERNELS",
+    "LABELS",
+    "MEMORIES",
+    "POSITIONS",
+    "TOKENS",
+    "TUPLES",
+    "Entry",
+    "batches",
+    "examples",
+]
 
 KEY = b"sixteen bytes or more"
 FUSED = ("fused", "two-stage")
 
-# One of each kind, and of each parameter that takes another way through the code: no reserved tokens (the layout is
-# settled from the beginning), a key, numbers listed per site, projections and outputs that share codes, whole steps.
+# One of each kind, and of each parameter that takes another way through the code: no reserved
+# tokens (the layout is settled from the beginning), a key, numbers listed per site, projections and
+# outputs that share codes, whole steps.
 MEMORIES = [
     Entry(Exact(), integer=True, forms=("sparse", "dense")),
     Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
     Entry(Hashed(buckets=5, reserved=1, key=KEY), integer=True, forms=("table",)),
     Entry(Hashed(buckets=[3, 1, 5, 4], reserved=[0, 2, 0, 1]), integer=True, forms=("table",)),
-    Entry(Tiered(Hashed(buckets=[2, 3, 1, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("tiered",)),
+    Entry(
+        Tiered(Hashed(buckets=[2, 3, 1, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("tiered",)
+    ),
     Entry(Gaussian(d=32), integer=False, forms=FUSED),
     Entry(Gaussian(d=24, d_h=5, tied=True), integer=False, forms=FUSED),
     Entry(Gaussian(d=32, exact=True), integer=True, forms=FUSED, float_answers=True),
@@ -73,5 +94,9 @@ MEMORIES = [
 KERNELS: list[Sites] = default_sites()
 POSITIONS, TUPLES = KERNELS
 
-rows = st.tuples(st.lists(st.sampled_from(TOKENS), min_size=3, max_size=3), st.sampled_from(LABELS), st.integers(1, 3))
+rows = st.tuples(
+    st.lists(st.sampled_from(TOKENS), min_size=3, max_size=3),
+    st.sampled_from(LABELS),
+    st.integers(1, 3),
+)
 batches = st.lists(rows, min_size=1, max_size=12)

@@ -1,4 +1,6 @@
-"""Kernels for tests of the mixture vote: every kind of site, alone and together; and random weights."""
+"""Kernels for tests of the mixture vote: every kind of site, alone and together; and random
+weights.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,9 @@ def with_weights(clf: Any, seed: int) -> Any:
     rng = np.random.default_rng(seed)
     clf.vote_.weights_ = rng.normal(size=(components.n, BUCKETS)) * rng.integers(0, 3)
     groups = np.unique(components.groups)[1:]
-    clf.vote_.weights_[np.isin(components.groups, groups[rng.random(len(groups)) < 0.3])] = -np.inf  # left out
-    clf.vote_.discounts_ = get_static_tables(clf.memory_.static_reader(), components).discounts() * rng.integers(0, 2)
+    # left out
+    clf.vote_.weights_[np.isin(components.groups, groups[rng.random(len(groups)) < 0.3])] = -np.inf
+    clf.vote_.discounts_ = get_static_tables(
+        clf.memory_.static_reader(), components
+    ).discounts() * rng.integers(0, 2)
     return clf

@@ -1,10 +1,11 @@
-"""Damaged and forged model files in large numbers, tried by ``python tests/support/mutated_files.py COUNT SEED``.
+"""Damaged and forged model files in large numbers.
 
-Every file is a small valid one after one to three mutations: flipped bits, overwritten words, truncation, headers of
-other files, other types, shapes and places, swapped, renamed and missing arrays, and any value of the description
-replaced by another one. Most get their checksum recomputed, so that what is behind it is tried. `load` must return a
-model or raise `FileError`, in less than a second, in bounded memory, and without importing, compiling, executing or
-writing anything.
+``python tests/support/mutated_files.py COUNT SEED`` tries them. Every file is a small valid one
+after one to three mutations: flipped bits, overwritten words, truncation, headers of other files,
+other types, shapes and places, swapped, renamed and missing arrays, and any value of the
+description replaced by another one. Most get their checksum recomputed, so that what is behind it
+is tried. `load` must return a model or raise `FileError`, in less than a second, in bounded memory,
+and without importing, compiling, executing or writing anything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from file_catalogue import NUMBER_QUERIES, classifiers, key_of, predictors, quer
 from file_catalogue import NUMBERS as NUMBER_ROWS
 from hammemo import FileError, MemoryClassifier, MemoryRegressor, Predictor, load, save
 from hammemo.files.archive import DIGITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NUMBERS: list[Any] = [
     0,
@@ -111,32 +115,47 @@ FORBIDDEN = (
 )
 
 
-def sealed(data: bytes) -> bytes:
+def seal(data: bytes) -> bytes:
     """Return the file with a right checksum, as a forger would make it."""
-    zeroed = data[: DIGITS.start] + b"0" * 64 + data[DIGITS.stop :]
-    return data[: DIGITS.start] + hashlib.blake2b(zeroed, digest_size=32).hexdigest().encode() + data[DIGITS.stop :]
+    before = data[: DIGITS.start]
+    after = data[DIGITS.stop :]
+    zeroed = before + b"0" * 64 + after
+    checksum = hashlib.blake2b(zeroed, digest_size=32).hexdigest()
+    return before + checksum.encode() + after
 
 
-def split(data: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
-    """Return header, description and tensor bytes."""
+class FileParts(NamedTuple):
+    """What a file consists of."""
+
+    header: dict[str, Any]
+    description: dict[str, Any]
+    body: bytes
+    """The bytes of the tensors."""
+
+
+def split_file(data: bytes) -> FileParts:
+    """Return the parts of a file."""
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
     about = json.loads(header["__metadata__"]["hammemo"])
-    return header, about, data[8 + length :]
+    return FileParts(header, about, data[8 + length :])
 
 
-def joined(header: dict[str, Any], about: dict[str, Any], body: bytes) -> bytes:
+def join_file(header: dict[str, Any], about: dict[str, Any], body: bytes) -> bytes:
     """Return a file with these parts."""
     text = json.dumps(about, separators=(",", ":"))
-    rest = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    raw = json.dumps({"__metadata__": {"hammemo": text}, **rest}, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
+    entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    raw = json.dumps({"__metadata__": {"hammemo": text}, **entries}, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)  # the format aligns tensors to eight bytes
     return len(raw).to_bytes(8, "little") + raw + body
 
 
 def flip_bits(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    """Flip up to five bits, anywhere or in the tensors only."""
     changed = bytearray(data)
-    start = 0 if rng.random() < 0.5 else 8 + int.from_bytes(data[:8], "little") % (len(data) or 1)
+    start = 0
+    if rng.random() >= 0.5:
+        start = 8 + int.from_bytes(data[:8], "little") % (len(data) or 1)
     for _n in range(rng.choice([1, 1, 1, 2, 5])):
         changed[rng.randrange(min(start, len(data) - 1), len(data))] ^= 1 << rng.randrange(8)
     return bytes(changed)
@@ -145,26 +164,33 @@ def flip_bits(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
 def overwrite(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
     width = rng.choice([1, 2, 4, 8])
     place = rng.randrange(len(data))
-    value: int = rng.choice([0, 1, 2 ** (8 * width) - 1, 2 ** (8 * width - 1), rng.randrange(2 ** (8 * width))])
+    n_values = 2 ** (8 * width)
+    value: int = rng.choice([0, 1, n_values - 1, n_values // 2, rng.randrange(n_values)])
     return data[:place] + value.to_bytes(width, "little") + data[place + width :]
 
 
 def truncate(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
-    return data[: rng.randrange(len(data))] if rng.random() < 0.7 else data + rng.randbytes(rng.randrange(1, 20))
+    """Cut a file, or append some bytes."""
+    if rng.random() < 0.7:
+        return data[: rng.randrange(len(data))]
+    return data + rng.randbytes(rng.randrange(1, 20))
 
 
-def other_body(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    header, about, body = split(data)
-    header2, about2, body2 = split(rng.choice(others))
-    return joined(
-        rng.choice([header, header2]), rng.choice([about, about2]), rng.choice([body, body2, body2[: len(body)]])
+def mix_files(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    header, about, body = split_file(data)
+    other_header, other_about, other_body = split_file(rng.choice(others))
+    return join_file(
+        rng.choice([header, other_header]),
+        rng.choice([about, other_about]),
+        rng.choice([body, other_body, other_body[: len(body)]]),
     )
 
 
 def edit_tensor(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
-    header, about, body = split(data)
+    header, about, body = split_file(data)
     names = [name for name in header if name != "__metadata__"]
-    name, other = rng.choice(names), rng.choice(names)
+    name = rng.choice(names)
+    other = rng.choice(names)
     what = rng.randrange(6)
     if what == 0:
         header[name], header[other] = header[other], header[name]
@@ -173,7 +199,9 @@ def edit_tensor(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
     elif what == 2:
         header[rng.choice(["x", name + "0", "__metadata", "own.0"])] = header.pop(name)
     elif what == 3:
-        header[name]["dtype"] = rng.choice(["U8", "I8", "U16", "U32", "U64", "I64", "F32", "F64", "BOOL", "F8", 3])
+        header[name]["dtype"] = rng.choice(
+            ["U8", "I8", "U16", "U32", "U64", "I64", "F32", "F64", "BOOL", "F8", 3]
+        )
     elif what == 4:
         values = header[name][rng.choice(["shape", "data_offsets"])]
         values[rng.randrange(len(values))] = rng.choice([*NUMBERS, len(body), "1", None, 1.0])
@@ -183,16 +211,16 @@ def edit_tensor(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
         if rng.random() < 0.5 and 0 in shape:
             start = header[name]["data_offsets"][0]
             header[name]["data_offsets"] = [start, start]
-    return joined(header, about, body)
+    return join_file(header, about, body)
 
 
 def edit_description(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    header, about, body = split(data)
+    header, about, body = split_file(data)
     place: Any = about
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        if place is about:
-            keys.remove("checksum") if "checksum" in keys else None
+        if place is about and "checksum" in keys:
+            keys.remove("checksum")  # a file is sealed after its mutations
         if not keys:
             break
         key = rng.choice(keys)
@@ -203,17 +231,20 @@ def edit_description(data: bytes, rng: random.Random, others: list[bytes]) -> by
         if what < 0.7:
             place[key] = rng.choice(VALUES)
         elif what < 0.85:
-            place[key] = split(rng.choice(others))[1].get(rng.choice(["params", "class", "sites", "fitted", "layout"]))
+            other_about = split_file(rng.choice(others)).description
+            place[key] = other_about.get(
+                rng.choice(["params", "class", "sites", "fitted", "layout"])
+            )
         elif isinstance(place, dict):
             place["extra"] = place.pop(key)
         else:
             place.append(place[key])
         break
-    return joined(header, about, body)
+    return join_file(header, about, body)
 
 
 def parameter_places(about: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """Return the way to each parameter of a description, to those of its kernel, memory and vote, too."""
+    """Return the way to each parameter of a description, its kernel, its memory and its vote."""
     ways: list[tuple[Any, ...]] = []
 
     def collect(place: Any, way: tuple[Any, ...]) -> None:
@@ -230,66 +261,108 @@ def parameter_places(about: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 def with_parameter(data: bytes, way: tuple[Any, ...], value: Any) -> bytes:
     """Return the file with another value of one parameter, and with a right checksum."""
-    header, about, body = split(data)
+    header, about, body = split_file(data)
     *outer, name = way
     place: Any = about
     for step in outer:
         place = place[step]
     place[name] = value
-    return sealed(joined(header, about, body))
+    return seal(join_file(header, about, body))
 
 
 def swap_data(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
-    header, about, body = split(data)
+    header, about, body = split_file(data)
     spans = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
-    (a, b), (c, d) = rng.choice(spans), rng.choice(spans)
+    first, first_end = rng.choice(spans)
+    second, second_end = rng.choice(spans)
+    size = min(first_end - first, second_end - second)
     changed = bytearray(body)
-    size = min(b - a, d - c)
-    changed[a : a + size], changed[c : c + size] = body[c : c + size], body[a : a + size]
-    return joined(header, about, bytes(changed))
+    changed[first : first + size] = body[second : second + size]
+    changed[second : second + size] = body[first : first + size]
+    return join_file(header, about, bytes(changed))
 
 
 def graft(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
-    """Put a tree of another shape in the place of the first one: a chain to the left, or to the right, of any depth."""
-    header, about, body = split(data)
-    spans = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
-    prefix = [name for name in spans if name.endswith("trees.column")][0][: -len("column")]  # noqa: RUF015 (IndexError)
+    """Put a chain of any depth, to the left or to the right, in the place of the first tree."""
+    header, about, body = split_file(data)
+    spans = {
+        name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"
+    }
+    # a file without trees raises the IndexError by which `mutate` knows it
+    columns = [name for name in spans if name.endswith("trees.column")]
+    prefix = columns[0].removesuffix("column")
     depth = rng.choice([3, 100, 765, 766, 20_000])
-    inner, places = np.arange(depth), np.arange(2 * depth + 1)
-    by_left = rng.random() < 0.5  # inner nodes are the first ones, or every second one
-    column = np.where(places < depth if by_left else (places % 2 == 0) & (places < 2 * depth), 0, -1)
-    right = np.zeros(2 * depth + 1)
-    right[inner if by_left else 2 * inner] = 2 * depth - inner if by_left else 2 * inner + 2
-    grown = {"column": column, "right": right, "step": np.ones(2 * depth + 1), "level": 3 * (places == 0)}
+    chain = _grow_chain(depth, to_left=rng.random() < 0.5)
+    n_nodes = 2 * depth + 1
     arrays = {name: body[first:last] for name, (first, last) in spans.items()}
     kinds = {"column": "i4", "right": "i4", "step": "u1", "level": "u1"}
-    starts = np.frombuffer(arrays[prefix + "starts"], header[prefix + "starts"]["dtype"].lower().replace("64", "8"))
+    start_kind = header[prefix + "starts"]["dtype"].lower().replace("64", "8")
+    starts = np.frombuffer(arrays[prefix + "starts"], start_kind)
     for name, kind in kinds.items():
-        rest = np.frombuffer(arrays[prefix + name], kind)[starts[1] :]
-        arrays[prefix + name] = np.concatenate([grown[name].astype(kind), rest]).tobytes()
-        header[prefix + name]["shape"] = [len(rest) + 2 * depth + 1]
-    moved = np.concatenate([[0], starts[1:] + 2 * depth + 1 - starts[1]]).astype(starts.dtype)
+        other_trees = np.frombuffer(arrays[prefix + name], kind)[starts[1] :]
+        nodes = np.concatenate([chain[name].astype(kind), other_trees])
+        arrays[prefix + name] = nodes.tobytes()
+        header[prefix + name]["shape"] = [len(nodes)]
+    moved = np.concatenate([[0], starts[1:] + n_nodes - starts[1]]).astype(starts.dtype)
     arrays[prefix + "starts"] = moved.tobytes()
-    place = 0
+    grafted = b""
     for name in sorted(spans, key=lambda name: spans[name]):
-        header[name]["data_offsets"] = [place, place := place + len(arrays[name])]
-    return joined(header, about, b"".join(arrays[name] for name in sorted(spans, key=lambda name: spans[name])))
+        first = len(grafted)
+        grafted += arrays[name]
+        header[name]["data_offsets"] = [first, len(grafted)]
+    return join_file(header, about, grafted)
 
 
-MUTATIONS = [flip_bits, flip_bits, overwrite, overwrite, truncate, other_body, edit_tensor, edit_tensor]
+def _grow_chain(depth: int, *, to_left: bool) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a tree of `depth` inner nodes, each with one leaf.
+
+    Nodes are depth first: to the left, the inner ones come first; to the right, every second one is
+    inner.
+    """
+    n_nodes = 2 * depth + 1
+    places = np.arange(n_nodes)
+    inner = np.arange(depth)
+    right = np.zeros(n_nodes)
+    if to_left:
+        is_inner = places < depth
+        right[inner] = 2 * depth - inner
+    else:
+        is_inner = (places % 2 == 0) & (places < 2 * depth)
+        right[2 * inner] = 2 * inner + 2
+    return {
+        "column": np.where(is_inner, 0, -1),
+        "right": right,
+        "step": np.ones(n_nodes),
+        "level": 3 * (places == 0),
+    }
+
+
+MUTATIONS = [
+    flip_bits,
+    flip_bits,
+    overwrite,
+    overwrite,
+    truncate,
+    mix_files,
+    edit_tensor,
+    edit_tensor,
+]
 MUTATIONS += [edit_description, edit_description, edit_description, swap_data, graft]
 
 
-def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+def mutate(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
     """Return the file after one to three random mutations, in most cases with a right checksum."""
     original = data
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         try:
             data = rng.choice(MUTATIONS)(data, rng, others)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):  # too broken already for this mutation
+        # too broken already for this mutation
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             data = flip_bits(original, rng, others)
         data = data or b"\0"
-    return sealed(data) if rng.random() < 0.9 and len(data) > DIGITS.stop else data
+    if rng.random() < 0.9 and len(data) > DIGITS.stop:
+        return seal(data)
+    return data
 
 
 class Watch:
@@ -297,27 +370,37 @@ class Watch:
 
     def __init__(self) -> None:
         self.armed = False
-        self.seen: list[str] = []
+        self.events: list[str] = []
         sys.addaudithook(self)
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.armed:
             return
-        writes = event == "open" and len(args) > 2 and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event.startswith(FORBIDDEN):
-            self.seen.append(f"{event} {args!r}"[:200])
+        if event.startswith(FORBIDDEN) or _opens_to_write(event, args):
+            self.events.append(f"{event} {args!r}"[:200])
+
+
+def _opens_to_write(event: str, args: tuple[Any, ...]) -> bool:
+    if event != "open" or len(args) < 3 or not isinstance(args[2], int):
+        return False
+    return bool(args[2] & (os.O_WRONLY | os.O_RDWR))
 
 
 def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
     """Return the names and the bytes of the valid files that are mutated."""
-    names, files = [], []
-    fitted = classifiers()
-    models: dict[str, MemoryClassifier | MemoryRegressor | Predictor] = {**fitted, **predictors(fitted)}
-    models["numbers"] = MemoryRegressor().fit(NUMBER_ROWS, [row[1] * row[2] for row in NUMBER_ROWS])
+    names = []
+    files = []
+    models: dict[str, MemoryClassifier | MemoryRegressor | Predictor] = {}
+    models.update(classifiers())
+    models.update(predictors(classifiers()))
+    products = [row[1] * row[2] for row in NUMBER_ROWS]
+    models["numbers"] = MemoryRegressor().fit(NUMBER_ROWS, products)
     models["numbers without rows"] = MemoryRegressor(keep=False).fit(NUMBER_ROWS[:1], [1.0])
     for number, (name, model) in enumerate(models.items()):
-        save(model, folder / "valid", notes={"source": "a.csv", "label": "ß"} if number % 2 else None)
-        load(folder / "valid", key=key_of(name))  # what is imported at the first use is imported now
+        notes = {"source": "a.csv", "label": "ß"} if number % 2 else None
+        save(model, folder / "valid", notes=notes)
+        # what is imported at the first use is imported now
+        load(folder / "valid", key=key_of(name))
         load(folder / "valid", key=key_of(name), verify=False)
         names.append(name)
         files.append((folder / "valid").read_bytes())
@@ -325,38 +408,48 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
 
 
 def use(model: Any) -> None:
-    """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
+    """Ask a model that was accepted.
+
+    A fused predictor is not asked: it may declare codes of any dimension, which are made then.
+    """
     if isinstance(model, MemoryRegressor):
         if model.n_features_in_ == 3 and model.state.n_examples:
             with np.errstate(over="ignore", invalid="ignore"):
                 model.predict_interval(NUMBER_QUERIES)
         return
     h = model.n_columns if isinstance(model, Predictor) else model.n_features_in_
-    if (
-        h == 3
-        and len(model.classes_)
-        and not (isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False))
-    ):
-        with np.errstate(over="ignore", invalid="ignore"):  # finite numbers, but as large as they can be
+    is_fused = isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False)
+    if h == 3 and len(model.classes_) and not is_fused:
+        # finite numbers, but as large as they can be
+        with np.errstate(over="ignore", invalid="ignore"):
             model.class_scores(queries_for(model))
 
 
 def run(count: int, seed: int, folder: Path) -> dict[str, Any]:
     """Load `count` mutated files and return what happened."""
-    rng, path = random.Random(seed), folder / "mutated"
+    rng = random.Random(seed)
+    path = folder / "mutated"
     names, files = catalogue(folder)
     watch = Watch()
-    result: dict[str, Any] = {"count": count, "accepted": 0, "refused": 0, "unverified": 0, "slowest": 0.0}
+    result: dict[str, Any] = {
+        "count": count,
+        "accepted": 0,
+        "refused": 0,
+        "unverified": 0,
+        "slowest": 0.0,
+    }
     wrong: list[str] = []
-    kept = 0
+    n_written = 0
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for number in range(count):
         which = rng.randrange(len(files))
-        data = mutated(files[which], rng, files)
+        data = mutate(files[which], rng, files)
         path.write_bytes(data)
         verify = rng.random() < 0.9
         result["unverified"] += not verify
-        watch.armed, started, model = True, time.perf_counter(), None
+        watch.armed = True
+        started = time.perf_counter()
+        model = None
         try:
             model = load(path, key=key_of(names[which]), verify=verify)
             result["accepted"] += 1
@@ -370,13 +463,14 @@ def run(count: int, seed: int, folder: Path) -> dict[str, Any]:
         result["slowest"] = max(result["slowest"], time.perf_counter() - started)
         if model is not None and verify:
             use(model)
-        if len(wrong) > kept and len(wrong) < 20:
+        if len(wrong) > n_written and len(wrong) < 20:
             (folder / f"wrong{len(wrong)}").write_bytes(data)
-        kept = len(wrong)
+        n_written = len(wrong)
     result["mebibytes"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {**result, "wrong": wrong[:20], "n_wrong": len(wrong), "events": watch.seen[:20]}
+    return {**result, "wrong": wrong[:20], "n_wrong": len(wrong), "events": watch.events[:20]}
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3] if len(sys.argv) > 3 else scratch))))
+        target = Path(sys.argv[3] if len(sys.argv) > 3 else scratch)
+        print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), target)))

@@ -1,6 +1,7 @@
-"""Random layouts, contexts and tables for the tests of the compiled loops, and what NumPy makes of them.
+"""Random layouts, contexts and tables for the tests of the compiled loops.
 
-Hypothesis chooses the shapes and the kinds; the many numbers inside come from a generator that it seeds.
+Hypothesis chooses the shapes and the kinds; the many numbers inside come from a generator that it
+seeds.
 """
 
 from __future__ import annotations
@@ -52,30 +53,45 @@ def token_pool(kind: str, rng: np.random.Generator) -> NDArray[Any]:
         "empty": np.array([NO_TOKEN]),
         "strings": [*(f"token {i}" for i in range(60)), "", "ß", "\udc80", NO_TOKEN],
         "floats": [*rng.normal(size=60).tolist(), -0.0, NO_TOKEN],
-        "mixed": [*range(20), *(str(i) for i in range(20)), *(i + 0.5 for i in range(20)), -(2**62), NO_TOKEN],
+        "mixed": [
+            *range(20),
+            *(str(i) for i in range(20)),
+            *(i + 0.5 for i in range(20)),
+            -(2**62),
+            NO_TOKEN,
+        ],
     }
     pool = pools[kind]
-    return pool if isinstance(pool, np.ndarray) else np.array(pool, object)
+    if isinstance(pool, np.ndarray):
+        return pool
+    return np.array(pool, object)
 
 
 def random_tokens(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
-    """Return tokens of a kind; among small integers there is sometimes a large one, that its block stumbles over."""
+    """Return tokens of a kind.
+
+    Among small integers there is sometimes a large one: its block cannot be looked up.
+    """
     tokens = rng.choice(token_pool(kind, rng), shape)
     if kind.startswith("small") and tokens.size and rng.random() < 0.5:
-        tokens.flat[rng.integers(tokens.size)] = rng.choice([MEMO, -1] if kind == "small32" else [NO_TOKEN, 2**40])
+        large = [MEMO, -1] if kind == "small32" else [NO_TOKEN, 2**40]
+        tokens.flat[rng.integers(tokens.size)] = rng.choice(large)
     return tokens
 
 
 @st.composite
 def kernels(draw: st.DrawFn) -> Sites:
-    """Return the positional kernel, or sites that are any mixture of positions and tuples, in any order."""
+    """Return the positional kernel, or any positions and tuples in any order."""
     h = draw(st.one_of(st.integers(1, 9), st.sampled_from([31, 32, 33, 64, 65, 70])))
     if draw(st.booleans()):
         return PositionalHamming().resolve(h)
     suffixes = [tuple(range(-length, 0)) for length in range(1, min(h, 9) + 1)]
     pairs = [(-skip, -1) for skip in range(2, min(h, 9) + 1)]
-    sites = draw(st.lists(st.sampled_from([*suffixes, *pairs, (0,)]), min_size=1, max_size=6, unique=True))
-    return SiteKernel(list({tuple(r % h for r in site): site for site in sites}.values())).resolve(h)
+    some_sites = st.sampled_from([*suffixes, *pairs, (0,)])
+    sites = draw(st.lists(some_sites, min_size=1, max_size=6, unique=True))
+    # in short contexts, two sites may be the same one
+    distinct = {tuple(r % h for r in site): site for site in sites}
+    return SiteKernel(list(distinct.values())).resolve(h)
 
 
 @dataclass
@@ -98,31 +114,41 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, sizes: list[int] = SIZES) -> Case:
+def cases(
+    draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, sizes: list[int] = SIZES
+) -> Case:
     """Return a random layout and contexts, some of whose features are reserved."""
-    sites, rng = draw(kernels()), np.random.default_rng(draw(seeds))
-    kind, m = draw(st.sampled_from(kinds)), draw(st.sampled_from(sizes))
+    sites = draw(kernels())
+    rng = np.random.default_rng(draw(seeds))
+    kind = draw(st.sampled_from(kinds))
+    m = draw(st.sampled_from(sizes))
     tokens = random_tokens(kind, (m, sites.h), rng)
     contexts = Contexts(tokens)
-    seed, key = draw(st.integers(0, 3)), draw(st.sampled_from([None, KEY]))
+    seed = draw(st.integers(0, 3))
+    key = draw(st.sampled_from([None, KEY]))
     numbers = st.one_of(st.integers(1, 8), st.integers(1, most_buckets))
     n_sites = len(sites.positions)
     buckets = draw(st.one_of(numbers, st.lists(numbers, min_size=n_sites, max_size=n_sites)))
     sizes_of_lists = st.sampled_from([0, 1, 5, 1000 if most_buckets > 64 else 40])
     lengths = [draw(sizes_of_lists) for _ in range(max(site_groups(sites)) + 1)]
+    # half of the contexts, and others: some reserved features occur, and some do not
     others = random_tokens(kind, (40, sites.h), rng).astype(tokens.dtype)
-    reserved = reserved_features(np.concatenate([tokens[::2], others]), sites, seed, key, lengths)
-    return Case(RowLayout(sites, seed, key, buckets, reserved), contexts, rng)
+    learned_tokens = np.concatenate([tokens[::2], others])
+    reserved = choose_reserved(learned_tokens, sites, seed, key, numbers=lengths)
+    return Case(RowLayout(sites, seed, key, buckets, reserved=reserved), contexts, rng)
 
 
-def reserved_features(tokens: NDArray[Any], sites: Sites, seed: int, key: bytes | None, numbers: list[int]) -> Reserved:
+def choose_reserved(
+    tokens: NDArray[Any], sites: Sites, seed: int, key: bytes | None, numbers: list[int]
+) -> Reserved:
     """Return the most frequent features of some contexts."""
     ones = np.ones(len(tokens), np.int64)
-    learnt = Examples(Contexts(tokens), 0 * ones, Vocabulary.of(["a"]), ones)
-    return most_frequent(learnt, sites, seed=seed, key=key, numbers=numbers)
+    examples = Examples(Contexts(tokens), 0 * ones, Vocabulary.of(["a"]), ones)
+    return most_frequent(examples, sites, seed=seed, key=key, numbers=numbers)
 
 
-def known_strings(case: Case) -> dict[str, bytes]:
+def map_strings(case: Case) -> dict[str, bytes]:
     """Return the hash and the place of the strings among the tokens, as `Table.one` takes them."""
     strings = Vocabulary(strings=case.contexts.vocabulary.strings)
-    return dict(zip(strings.strings.tolist(), token_bytes(*case.layout.vocabulary_source(strings)), strict=True))
+    hashes = token_bytes(*case.layout.vocabulary_source(strings))
+    return dict(zip(strings.strings.tolist(), hashes, strict=True))

@@ -20,7 +20,10 @@ ENVIRONMENT = {
 
 @contextmanager
 def bucket(folder: Path) -> Iterator[Callable[[str], str]]:
-    """Yield a function from a path in the bucket to its address; the bucket's ``data/`` holds a folder's files."""
+    """Yield a function from a path in a bucket to its address.
+
+    The files of the folder are in ``data/`` of the bucket.
+    """
     import boto3
     from moto.server import ThreadedMotoServer
 
@@ -33,12 +36,14 @@ def bucket(folder: Path) -> Iterator[Callable[[str], str]]:
         client.create_bucket(Bucket=name)
         for path in sorted(folder.iterdir()):
             client.put_object(Bucket=name, Key=f"data/{path.name}", Body=path.read_bytes())
-        yield (
-            lambda path: (
+
+        def get_address(path: str) -> str:
+            return (
                 f"s3://{name}/{path}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
                 "&allow_bucket_creation=false"
             )
-        )
+
+        yield get_address
         client.close()
     finally:
         server.stop()

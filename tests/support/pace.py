@@ -1,7 +1,9 @@
-"""Deadlines that fit the machine: what takes a second on a quiet one takes many where others work as well.
+"""Deadlines that fit the machine: what takes a second on a quiet one takes many where others work
+as well.
 
-How slow the machine is now is measured, by a loop whose time on a quiet machine is known and by the number of processes
-that want a core. A deadline is its time on a quiet machine times that factor, which is never below one.
+How slow the machine is now is measured, by a loop whose time on a quiet machine is known and by the
+number of processes that want a core. A deadline is its time on a quiet machine times that factor,
+which is never below one.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ def patience(seconds: float) -> float:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Return whether a condition comes true before the deadline; it is measured again before time is called up."""
-    started, allowed = time.monotonic(), seconds
+    """Return whether a condition comes true before the deadline; it is measured again before time
+    is called up.
+    """
+    started = time.monotonic()
+    allowed = seconds
     while not condition():
         if time.monotonic() - started > allowed:
             allowed = patience(seconds)

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_deadline_grows_with_the_machine_and_never_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_grows_with_the_machine_and_never_shrinks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(pace, "QUIET_SECONDS", 1e9)
     assert pace.patience(3.0) == 3.0
@@ -21,7 +23,9 @@ def test_a_deadline_grows_with_the_machine_and_never_shrinks(monkeypatch: pytest
     assert pace.patience(3.0) > 18.0
 
 
-def test_waiting_ends_with_the_condition_or_with_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_with_the_condition_or_with_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = iter([False, False, True])
     assert pace.wait_until(lambda: next(answers), 60, every=0)
     factors = iter([2.0, 1.0])

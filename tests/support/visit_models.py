@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,28 +26,44 @@ def visits(n: int = 120, seed: int = 0) -> Visits:
     return [walk[: rng.integers(1, 7)].tolist() for walk in walks]
 
 
-def learnt(documents: Visits, short: Literal["drop", "pad"] = "pad") -> MemoryClassifier:
-    """Return a model of visits, with weights and a kept sample; it reads 3 items, or 2 where beginnings are dropped."""
+def learn_visits(documents: Visits, short: Literal["drop", "pad"] = "pad") -> MemoryClassifier:
+    """Return a model of visits, with weights and a kept sample.
+
+    It reads 3 items, or 2 where beginnings are dropped.
+    """
     h = 3 if short == "pad" else 2
-    return MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture()).fit_stream(documents, h=h, short=short)
+    model = MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture())
+    return model.fit_stream(documents, h=h, short=short)
 
 
-def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
-    """Return everything that an edit may change: the state, the kept sample and the weights, as bytes."""
+class Contents(NamedTuple):
+    """Everything that an edit may change."""
+
+    memory: bytes
+    sample: dict[str, bytes] | None
+    """The arrays of the kept sample."""
+    weights: dict[str, bytes]
+    """The arrays of the vote."""
+    labels: list[Any]
+
+
+def list_contents(clf: MemoryClassifier | None) -> Contents:
+    """Return everything that an edit may change."""
     assert clf is not None
-    sample = clf.state.store
-    kept = None if sample is None else {name: array.tobytes() for name, array in sample.pack().items()}
-    fitted = {name: array.tobytes() for name, array in clf.vote_.state().items()}
-    return clf.memory_.state_bytes(), kept, fitted, clf.classes_.tolist()
+    sample = None
+    if clf.state.store is not None:
+        sample = {name: array.tobytes() for name, array in clf.state.store.pack().items()}
+    weights = {name: array.tobytes() for name, array in clf.vote_.state().items()}
+    return Contents(clf.memory_.state_bytes(), sample, weights, clf.classes_.tolist())
 
 
-def now(model: ServedModel) -> tuple[Any, ...]:
-    """Return the same of what is published of a served model."""
-    return held(model.state().model)
+def list_published(model: ServedModel) -> Contents:
+    """Return what the published version of a served model holds."""
+    return list_contents(model.state().model)
 
 
 @pytest.fixture
-def uploaded(tmp_path: Path) -> Path:
+def visits_file(tmp_path: Path) -> Path:
     """Return the file of a model of visits."""
-    save(learnt(visits()), tmp_path / "visits.model")
+    save(learn_visits(visits()), tmp_path / "visits.model")
     return tmp_path / "visits.model"

@@ -11,7 +11,7 @@ from hammemo import _native
 from hammemo.memories.exact import Entries
 from hammemo.votes.mixture.held_out_counts import CountRows, LeftOut, RowEntries
 from hammemo.votes.mixture.row_shares import RowShares
-from twins.row_shares import added_up
+from twins.row_shares import add_up
 
 
 def some_rows(seed: int, n_rows: int, m: int, n_labels: int) -> RowShares:
@@ -31,7 +31,7 @@ def some_rows(seed: int, n_rows: int, m: int, n_labels: int) -> RowShares:
 @given(st.integers(0, 2**32), st.integers(0, 9), st.integers(1, 4), st.integers(1, 6))
 def test_the_compiled_sum_is_that_of_numpy(seed: int, n_rows: int, m: int, n_labels: int) -> None:
     rows, totals = some_rows(seed, n_rows, m, n_labels), np.random.default_rng(seed).random(m) + 0.5
-    assert rows.add_up(totals, n_labels).tobytes() == added_up(rows, totals, n_labels).tobytes()
+    assert rows.add_up(totals, n_labels).tobytes() == add_up(rows, totals, n_labels).tobytes()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Examples to try a part on: small, with repetitions, empty positions and tokens of every type.
 
-A batch is a list of rows (context, label, multiplicity), so that a message can show it. Few distinct tokens and labels
-make collisions, ties and examples that are stored twice frequent.
+A batch is a list of rows (context, label, multiplicity), so that a message can show it. Few
+distinct tokens and labels make collisions, ties and examples that are stored twice frequent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def table(rows: Sequence[Sequence[Any]]) -> NDArray[np.object_]:
 
 def examples(batch: Batch) -> Examples:
     """Return the rows of a batch as examples."""
-    return Examples.of(table([row[0] for row in batch]), [row[1] for row in batch], [row[2] for row in batch])
+    return Examples.of(
+        table([row[0] for row in batch]), [row[1] for row in batch], [row[2] for row in batch]
+    )
 
 
 def queries(batch: Batch) -> Contexts:
@@ -55,7 +57,7 @@ def queries(batch: Batch) -> Contexts:
     return Contexts.of(table([row[0] for row in batch]))
 
 
-def reordered(batch: Batch, seed: int) -> list[Batch]:
+def reorder(batch: Batch, seed: int) -> list[Batch]:
     """Return the same rows in another order, cut into one or two batches that are not empty."""
     rng = np.random.default_rng(seed)
     shuffled = [batch[i] for i in rng.permutation(len(batch))]

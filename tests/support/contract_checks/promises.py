@@ -1,8 +1,8 @@
 """How a check says what is wrong: the promise that was broken, by whom, and on which examples.
 
-A check is a function with the decorator `promise`. Whatever goes wrong inside it, a failed `require` or an exception of
-the part on trial, becomes a `BrokenPromiseError`. `require` is a function and not an ``assert`` statement, which
-``python -O`` would leave out.
+A check is a function with the decorator `promise`. Whatever goes wrong inside it, a failed
+`require` or an exception of the part on trial, becomes a `BrokenPromiseError`. `require` is a
+function and not an ``assert`` statement, which ``python -O`` would leave out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class BrokenPromiseError(AssertionError):
 
 
 def promise(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Return a decorator for a check of this promise; the first argument of the check is what is on trial.
+    """Return a decorator for a check of this promise.
+
+    The first argument of the check is what is on trial.
 
     Examples
     --------
@@ -49,18 +51,23 @@ def promise(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
     def decorate(check: Callable[P, None]) -> Callable[P, None]:
         @wraps(check)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        def check_and_explain(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
                 check(*args, **kwargs)
             except BrokenPromiseError:
                 raise
             except Exception as error:
-                lines = [f"{args[0]} breaks a promise: {text}.", f"What happened: {_happened(error)}"]
-                shown = [_short(value) for value in (*args[1:], *kwargs.values())]
-                lines += [f"{check.__name__} was called with {', '.join(shown)}"] if shown else []
-                raise BrokenPromiseError("\n".join(lines).replace(str(NO_TOKEN), "NO_TOKEN")) from error
+                lines = [
+                    f"{args[0]} breaks a promise: {text}.",
+                    f"What happened: {_describe_error(error)}",
+                ]
+                arguments = [_shorten(value) for value in (*args[1:], *kwargs.values())]
+                if arguments:
+                    lines.append(f"{check.__name__} was called with {', '.join(arguments)}")
+                message = "\n".join(lines).replace(str(NO_TOKEN), "NO_TOKEN")
+                raise BrokenPromiseError(message) from error
 
-        return checked
+        return check_and_explain
 
     return decorate
 
@@ -71,32 +78,44 @@ def require(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
-def require_equal(found: Any, expected: Any, what: str) -> None:
+def require_equal(actual: Any, expected: Any, what: str) -> None:
     """Raise AssertionError unless two arrays have the same shape and the same values."""
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected), err_msg=what, strict=False)
-    require(np.shape(found) == np.shape(expected), f"{what}: shape {np.shape(found)}, not {np.shape(expected)}")
+    np.testing.assert_array_equal(
+        np.asarray(actual), np.asarray(expected), err_msg=what, strict=False
+    )
+    require(
+        np.shape(actual) == np.shape(expected),
+        f"{what}: shape {np.shape(actual)}, not {np.shape(expected)}",
+    )
 
 
-def require_close(found: NDArray[Any], expected: NDArray[Any], what: str, *, atol: float) -> None:
+def require_close(actual: NDArray[Any], expected: NDArray[Any], what: str, *, atol: float) -> None:
     """Raise AssertionError unless two arrays agree up to `atol`."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=atol, err_msg=what)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol, err_msg=what)
 
 
 def require_refusal(kind: type[Exception], pattern: str, action: Callable[[], object]) -> None:
-    """Raise AssertionError unless the action raises this kind of error, with a message that has the pattern."""
+    """Raise AssertionError unless the action raises this error, with the pattern in its message."""
     try:
         action()
     except kind as error:
-        require(re.search(pattern, str(error)), f"the {kind.__name__} says {str(error)!r}, not {pattern!r}")
+        require(
+            re.search(pattern, str(error)),
+            f"the {kind.__name__} says {str(error)!r}, not {pattern!r}",
+        )
     else:
         raise AssertionError(f"{kind.__name__} was not raised")
 
 
-def _happened(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = str(error).strip()
-    return text if isinstance(error, AssertionError) and text else f"{type(error).__name__}: {text}"
+    if text and isinstance(error, AssertionError):  # by `require`, which says all
+        return text
+    return f"{type(error).__name__}: {text}"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}…"

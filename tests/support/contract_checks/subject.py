@@ -1,7 +1,7 @@
 """A memory on trial: how one is made for some sites, and what "the same" means for it.
 
-A state of integers is compared to the byte. A state that holds floats is compared to rounding: that is seen from the
-types of its arrays.
+A state of integers is compared to the byte. A state that holds floats is compared to rounding: that
+is seen from the types of its arrays.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Subject:
     seed : int
         What memories are opened with.
     exact_answers : bool
-        Whether answers must agree to the bit even where they are not whole numbers; whole numbers always must, where
-        the state is made of integers.
+        Whether answers must agree to the bit even where they are not whole numbers; whole numbers
+        always must, where the state is made of integers.
     """
 
     make: Callable[[Sites], Memory]
@@ -61,12 +61,16 @@ class Subject:
     def __str__(self) -> str:
         return f"{self.make(self.sites)!r} on the sites {list(self.sites.positions)}"
 
-    def at(self, sites: Sites) -> Subject:
+    def with_sites(self, sites: Sites) -> Subject:
         """Return the same memory for other sites."""
         return replace(self, sites=sites)
 
-    def opened(self) -> Memory:
-        """Return a memory with nothing stored and a settled layout, so that any two of them can be compared."""
+    def open_memory(self) -> Memory:
+        """Return a memory with nothing stored and a settled layout.
+
+        Any two of them can be compared. A layout that waits for the first examples is settled by
+        two fixed ones.
+        """
         memory = self.make(self.sites).open(self.sites, self.seed)
         if not memory.list_undecided():
             return memory
@@ -75,21 +79,21 @@ class Subject:
         memory.add(examples(rows))
         return memory.empty_like()
 
-    def learnt(self, *batches: Batch) -> Memory:
+    def learn(self, *batches: Batch) -> Memory:
         """Return a memory that has stored these batches, one after the other."""
-        memory = self.opened()
+        memory = self.open_memory()
         for batch in batches:
             memory.add(examples(batch))
         return memory
 
-    def exact(self, *batches: Batch) -> Exact:
-        """Return the exact counts of the same batches: the truth."""
+    def learn_exactly(self, *batches: Batch) -> Exact:
+        """Return the exact counts of these batches: the truth."""
         exact = Exact().open(self.sites)
         for batch in batches:
             exact.add(examples(batch))
         return exact
 
-    def compiled(self, memory: Memory) -> Iterator[Compiled]:
+    def compile_all(self, memory: Memory) -> Iterator[Compiled]:
         """Return the memory in the default compiled form and in all others that are known."""
         yield memory.compile()
         for form in self.forms:
@@ -98,12 +102,14 @@ class Subject:
     def readers(self, memory: Memory) -> Iterator[Reader]:
         """Return the memory's reader and its compiled forms."""
         yield memory.reader()
-        yield from self.compiled(memory)
+        yield from self.compile_all(memory)
 
 
-def answers_exactly(subject: Subject, memory: Memory, scores: NDArray[Any]) -> bool:
-    """Return whether these scores must come out the same, to the bit, in every way to compute them."""
-    return subject.exact_answers or (not holds_floats(memory) and np.array_equal(scores, np.round(scores)))
+def must_answer_exactly(subject: Subject, memory: Memory, scores: NDArray[Any]) -> bool:
+    """Return whether these scores must be the same, to the bit, in every way to compute them."""
+    if subject.exact_answers:
+        return True
+    return not holds_floats(memory) and np.array_equal(scores, np.round(scores))
 
 
 def holds_floats(memory: Memory) -> bool:
@@ -116,8 +122,12 @@ def require_same_state(memory: Memory, expected: Memory) -> None:
     if not holds_floats(memory) and not holds_floats(expected):
         require_same_bytes(memory, expected)
         return
-    state, expected_state = memory.state(), expected.state()
-    require(state.keys() == expected_state.keys(), f"the states hold {sorted(state)} and {sorted(expected_state)}")
+    state = memory.state()
+    expected_state = expected.state()
+    require(
+        state.keys() == expected_state.keys(),
+        f"the states hold {sorted(state)} and {sorted(expected_state)}",
+    )
     for name, array in state.items():
         if array.dtype.kind == "f":
             atol = STATE_ROUNDING if array.dtype.itemsize >= 8 else SINGLE_ROUNDING
@@ -127,24 +137,39 @@ def require_same_state(memory: Memory, expected: Memory) -> None:
 
 
 def require_same_bytes(memory: Memory, expected: Memory | bytes) -> None:
-    """Raise AssertionError unless the canonical bytes are the same; the message names the array that differs."""
-    wanted = expected if isinstance(expected, bytes) else expected.state_bytes()
-    if memory.state_bytes() == wanted:
-        return
-    if not isinstance(expected, bytes):
-        state, expected_state = memory.state(), expected.state()
-        require(state.keys() == expected_state.keys(), f"the states hold {sorted(state)} and {sorted(expected_state)}")
+    """Raise AssertionError unless the canonical bytes are the same.
+
+    Of two memories, the message names the array that differs.
+    """
+    if isinstance(expected, bytes):
+        require(memory.state_bytes() == expected, "the bytes of the state differ")
+    elif memory.state_bytes() != expected.state_bytes():
+        state = memory.state()
+        expected_state = expected.state()
+        require(
+            state.keys() == expected_state.keys(),
+            f"the states hold {sorted(state)} and {sorted(expected_state)}",
+        )
         for name, array in state.items():
             require_equal(array, expected_state[name], f"the array {name} of the state")
-            require(array.dtype == expected_state[name].dtype, f"the array {name} of the state has two types")
-        require(memory.layout() == expected.layout(), f"the layouts are {memory.layout()} and {expected.layout()}")
-    raise AssertionError("the bytes of the state differ")
+            require(
+                array.dtype == expected_state[name].dtype,
+                f"the array {name} of the state has two types",
+            )
+        require(
+            memory.layout() == expected.layout(),
+            f"the layouts are {memory.layout()} and {expected.layout()}",
+        )
+        raise AssertionError("the bytes of the state differ")
 
 
-def require_same_answers(found: NDArray[Any], expected: NDArray[Any], what: str, *, exactly: bool) -> None:
+def require_same_answers(
+    answers: NDArray[Any], expected: NDArray[Any], what: str, *, exactly: bool
+) -> None:
     """Raise AssertionError unless answers agree, exactly or to rounding."""
     if exactly:
-        require_equal(found, expected, what)
+        require_equal(answers, expected, what)
     else:
-        single = "float32" in (found.dtype.name, expected.dtype.name)
-        require_close(found, expected, what, atol=SINGLE_ROUNDING if single else ANSWER_ROUNDING)
+        is_single = np.float32 in (answers.dtype, expected.dtype)
+        atol = SINGLE_ROUNDING if is_single else ANSWER_ROUNDING
+        require_close(answers, expected, what, atol=atol)

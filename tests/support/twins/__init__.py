@@ -1,1 +1,4 @@
-"""The loops of ``src/native`` in NumPy, as their definitions say it: what tests compare the compiled loops with."""
+"""The loops of ``src/native`` as their definitions have them: plain, slow and in NumPy.
+
+Tests compare the compiled loops with them.
+"""

@@ -1,7 +1,7 @@
 """Sums and fits of additive functions: the twins of ``src/native/parts``, under the same names.
 
-Arrays named `out`, `gram`, `products` and `phi` are written to. Results are those of the compiled code up to rounding;
-whole numbers are equal. A fit goes to the same minimum by SciPy's L-BFGS.
+Arrays named `out`, `gram`, `products` and `phi` are written to. Results are those of the compiled
+code up to rounding; whole numbers are equal. A fit goes to the same minimum by SciPy's L-BFGS.
 """
 
 from __future__ import annotations
@@ -26,36 +26,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class AdditiveModes:
-    """A change of coordinates: shape (p, q)."""
+    """A change of coordinates."""
 
     matrix: Floats
+    """Shape (p, q)."""
 
     @classmethod
     def of(cls, rows: Ints, columns: Ints, flat: Floats) -> AdditiveModes:
         """Return the change of coordinates with these blocks."""
-        shapes = list(zip(np.diff(rows).tolist(), np.diff(columns).tolist(), strict=True))
-        blocks = np.split(flat, np.cumsum([a * b for a, b in shapes])[:-1])
-        return cls(block_diag(*(block.reshape(shape) for block, shape in zip(blocks, shapes, strict=True))))
+        blocks = []
+        start = 0
+        for n_rows, n_columns in zip(
+            np.diff(rows).tolist(), np.diff(columns).tolist(), strict=True
+        ):
+            stop = start + n_rows * n_columns
+            blocks.append(flat[start:stop].reshape(n_rows, n_columns))
+            start = stop
+        return cls(block_diag(*blocks))
 
     def apply(self, phi: Floats, out: Floats) -> None:
         """Write the coordinates of rows, (p, outputs), for those of the fit, (outputs, q)."""
         out[:] = (self.matrix @ phi.T).ravel()
 
-    def apply_turned(self, given: Floats, out: Floats) -> None:
+    def apply_turned(self, sums: Floats, out: Floats) -> None:
         """Write sums over the coordinates of rows, (p,), as sums over those of the fit, (q,)."""
-        out[:] = self.matrix.T @ given
+        out[:] = self.matrix.T @ sums
 
     def turn(self, upper: Floats, out: Floats) -> None:
         """Write the matrix with this upper half, (p, p), in the coordinates of the fit: (q, q)."""
-        whole = np.triu(upper) + np.triu(upper, 1).T
-        out[:] = (self.matrix.T @ whole @ self.matrix).ravel()
+        out[:] = (self.matrix.T @ _mirror(upper) @ self.matrix).ravel()
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveRows:
-    """Rows in the coordinates of an additive function, in 1/1024: shape (n, p)."""
+    """Rows in the coordinates of an additive function."""
 
     matrix: Ints
+    """In 1/1024: shape (n, p)."""
 
     @classmethod
     def of(
@@ -66,17 +73,36 @@ class AdditiveRows:
         coarse: Levels,
         pairs: Ints,
     ) -> AdditiveRows:
-        """Return rows with these values and bytes of names."""
-        blocks = [np.full((len(values), 1), HAT)]
-        for size, (level, right) in zip(fine.sizes.tolist(), fine.locate(values, names), strict=True):
-            blocks.append(_scattered(len(values), size, level >= 0, [(level, HAT - right), (level + 1, right)]))
+        """Return rows with these values and bytes of names.
+
+        The coordinates are a constant, those of each column, and those of each pair. A column has
+        hats at its levels: a value between two levels is `right` / 1024 of the right hat and the
+        rest of the left one. A pair has products of the hats of both columns.
+        """
+        n = len(values)
+        blocks = [np.full((n, 1), HAT)]
+        column_places = fine.locate(values, names)
+        for size, (level, right) in zip(fine.sizes.tolist(), column_places, strict=True):
+            hats = [(level, HAT - right), (level + 1, right)]
+            blocks.append(_scatter(n, size, level >= 0, hats))
         places = coarse.locate(values, names)
         for first, second in pairs.tolist():
-            (a, right_a), (b, right_b) = places[first], places[second]
-            width, both = int(coarse.sizes[second]), right_a * right_b // HAT
-            at, whole = a * width + b, HAT - right_a - right_b + both
-            entries = [(at, whole), (at + 1, right_b - both), (at + width, right_a - both), (at + width + 1, both)]
-            blocks.append(_scattered(len(values), int(coarse.sizes[first]) * width, (a >= 0) & (b >= 0), entries))
+            first_level, first_right = places[first]
+            second_level, second_right = places[second]
+            first_size = int(coarse.sizes[first])
+            second_size = int(coarse.sizes[second])
+            # The product of both right hats is rounded down; the other three products are what is
+            # missing to the hats of each column, so that all four add up to 1024.
+            both_right = first_right * second_right // HAT
+            corner = first_level * second_size + second_level
+            products = [
+                (corner, HAT - first_right - second_right + both_right),
+                (corner + 1, second_right - both_right),
+                (corner + second_size, first_right - both_right),
+                (corner + second_size + 1, both_right),
+            ]
+            is_present = (first_level >= 0) & (second_level >= 0)
+            blocks.append(_scatter(n, first_size * second_size, is_present, products))
         return cls(np.concatenate(blocks, axis=1))
 
     @property
@@ -108,12 +134,17 @@ class AdditiveRows:
         most: int,
         out: Floats,
     ) -> None:
-        """Write the mean curvature of the outputs, by the first `most` rows with a weight: (q, q)."""
-        own = np.flatnonzero(weights)[:most]
-        B = self.matrix[own] / HAT @ modes.matrix
-        shares = np.maximum(_shares(B @ phi.T) * (1 - _shares(B @ phi.T)), 1e-6)
-        scale = weights.sum() / weights[own].sum() if len(own) else 0.0
-        out[:] = (B.T @ (B * (weights[own] * shares.mean(axis=1) * scale)[:, None])).ravel()
+        """Write the mean curvature of outputs, by the first `most` rows with a weight: (q, q)."""
+        rows = np.flatnonzero(weights)[:most]
+        coordinates = self.matrix[rows] / HAT @ modes.matrix
+        shares = _shares(coordinates @ phi.T)
+        # certain rows have no curvature, which would leave coordinates without any
+        variances = np.maximum(shares * (1 - shares), 1e-6)
+        scale = 0.0
+        if len(rows):
+            scale = weights.sum() / weights[rows].sum()
+        row_curvatures = weights[rows] * variances.mean(axis=1) * scale
+        out[:] = (coordinates.T @ (coordinates * row_curvatures[:, None])).ravel()
 
     def fit(
         self,
@@ -127,33 +158,49 @@ class AdditiveRows:
         tolerance: float,
         phi: Floats,
     ) -> None:
-        """Move phi, (outputs, q), to where the penalised loss is lowest."""
+        """Move phi, (outputs, q), to where the penalised loss is lowest.
+
+        With shares s of rows by phi, the loss is
+        ``-sum weight log s_observed + sum penalty (phi - center)^2 / 2``. The search runs over u
+        with phi = start + inverse u, in which the curvature is about the same in all directions.
+        """
         outputs, q = phi.shape
-        B, start = self.matrix / HAT @ modes.matrix, phi.copy()
-        observed = labels[:, None] == (np.ones(1) if outputs == 1 else np.arange(outputs))
+        coordinates = self.matrix / HAT @ modes.matrix
+        start = phi.copy()
+        if outputs == 1:
+            is_observed = labels[:, None] == 1  # the output is the score of the second label
+        else:
+            is_observed = labels[:, None] == np.arange(outputs)
 
-        def loss(u: Floats) -> tuple[float, Floats]:
-            at = start + u.reshape(outputs, q) @ inverse.T
-            shares = _shares(B @ at.T)
-            own = np.where(observed, shares, 1 - shares)[:, 0] if outputs == 1 else shares[observed]
-            slopes = ((shares - observed) * weights[:, None]).T @ B + penalties * (at - center)
-            value = -(weights * np.log(np.maximum(own, 1e-300))).sum() + 0.5 * (penalties * (at - center) ** 2).sum()
-            return float(value), (slopes @ inverse).ravel()
+        def compute_loss(u: Floats) -> tuple[float, Floats]:
+            """Return the loss and its gradient."""
+            moved = start + u.reshape(outputs, q) @ inverse.T
+            shares = _shares(coordinates @ moved.T)
+            if outputs == 1:
+                observed = np.where(is_observed, shares, 1 - shares)[:, 0]
+            else:
+                observed = shares[is_observed]
+            distances = moved - center
+            loss = -(weights * np.log(np.maximum(observed, 1e-300))).sum()
+            loss += 0.5 * (penalties * distances**2).sum()
+            residuals = (shares - is_observed) * weights[:, None]
+            gradient = residuals.T @ coordinates + penalties * distances
+            return float(loss), (gradient @ inverse).ravel()
 
-        found = minimize(
-            loss,
+        minimum = minimize(
+            compute_loss,
             np.zeros(outputs * q),
             jac=True,
             options={"maxiter": steps, "ftol": tolerance, "gtol": 0},
             method="L-BFGS-B",
         )
-        phi[:] = start + found.x.reshape(outputs, q) @ inverse.T
+        phi[:] = start + minimum.x.reshape(outputs, q) @ inverse.T
 
 
 def inverse_root(a: Floats, out: Floats) -> bool:
-    """Write the inverse of R, for a = R^T R with R an upper triangle; return whether there is one."""
+    """Write the inverse of R, for a = R^T R with R an upper triangle; return whether one exists."""
     try:
-        root = np.linalg.cholesky(np.triu(a) + np.triu(a, 1).T).T
+        root = np.linalg.cholesky(_mirror(a)).T
     except np.linalg.LinAlgError:
         return False
     out[:] = np.triu(np.linalg.inv(root)).ravel()
@@ -161,27 +208,42 @@ def inverse_root(a: Floats, out: Floats) -> bool:
 
 
 def label_shares(scores: Any, labels: Any, weights: Any, most: float, out: Floats) -> float:
-    """Write the shares of labels by scores in 1/65536 nats; return the sum of losses, none above `most`."""
+    """Write the shares of labels by scores in 1/65536 nats, and return the sum of losses.
+
+    No row loses more than `most`.
+    """
     shares = _shares(scores / 65536)
     out[:] = shares.ravel()
     if shares.shape[1] == 1:
         shares = np.hstack([1 - shares, shares])
-    return float(
-        (weights * np.minimum(-np.log(np.maximum(shares[np.arange(len(labels)), labels], 1e-300)), most)).sum()
-    )
+    observed = shares[np.arange(len(labels)), labels]
+    losses = np.minimum(-np.log(np.maximum(observed, 1e-300)), most)
+    return float((weights * losses).sum())
 
 
-def pair_scores(cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: Floats) -> None:
-    """Write, for each pair of columns, by how much its cells explain what is left, less what noise explains."""
+def pair_scores(
+    cells: Any, sizes: Any, left: Any, spread: Any, shrinkage: float, out: Floats
+) -> None:
+    """Write, for each pair of columns, how much more than noise its cells explain of residuals.
+
+    With the sums s of residuals and v of their variances in a cell, and the share
+    ``v / (v + shrinkage)`` that a cell is trusted, this is
+    ``sum(s^2 / (v + shrinkage) - share) / sqrt(2 sum(share^2))``: noise alone would give a mean of
+    0 and a standard deviation of 1.
+    """
     firsts, seconds = np.triu_indices(len(sizes), 1)
-    for place, (a, b) in enumerate(zip(firsts.tolist(), seconds.tolist(), strict=True)):
-        cell = cells[a] * int(sizes[b]) + cells[b].astype(np.int64)
-        s, v = np.zeros((2, int(sizes[a] * sizes[b]), left.shape[1]), np.int64)
-        np.add.at(s, cell, left)
-        np.add.at(v, cell, spread)
-        s, v = s / 65536, v / 65536
+    for pair, (a, b) in enumerate(zip(firsts.tolist(), seconds.tolist(), strict=True)):
+        row_cells = cells[a] * int(sizes[b]) + cells[b].astype(np.int64)
+        shape = (int(sizes[a] * sizes[b]), left.shape[1])
+        residual_sums = np.zeros(shape, np.int64)
+        np.add.at(residual_sums, row_cells, left)
+        variance_sums = np.zeros(shape, np.int64)
+        np.add.at(variance_sums, row_cells, spread)
+        s = residual_sums / 65536
+        v = variance_sums / 65536
         share = v / (v + shrinkage)
-        out[place] = (s**2 / (v + shrinkage) - share).sum() / np.sqrt(2 * (share**2).sum() + 1e-9)
+        explained = s**2 / (v + shrinkage)
+        out[pair] = (explained - share).sum() / np.sqrt(2 * (share**2).sum() + 1e-9)
 
 
 def table_scores(tables: StepTables, rows: NDArray[np.uint8]) -> Ints:
@@ -194,21 +256,30 @@ def table_scores(tables: StepTables, rows: NDArray[np.uint8]) -> Ints:
 
 def add_ratios(answers: BaseAnswers, rows: NDArray[np.uint8], totals: Floats) -> None:
     """Do what `BaseAnswers.add` does."""
-    totals += answers.weights * answers.base.ratios_from_scores(table_scores(answers.tables, rows), answers.labels)
+    totals += answers.weights * answers.base.ratios_from_scores(
+        table_scores(answers.tables, rows), answers.labels
+    )
 
 
-def _scattered(n: int, size: int, held: Bools, entries: list[tuple[Any, Any]]) -> Ints:
-    """Return a matrix (n, size) with these entries, (column, number) of each row, in the rows that are held."""
-    found = np.zeros((n, size), np.int64)
+def _scatter(n: int, size: int, is_in: Bools, entries: list[tuple[Any, Any]]) -> Ints:
+    """Return a matrix (n, size) with these entries, (column, number) of each row that is in."""
+    matrix = np.zeros((n, size), np.int64)
     for column, number in entries:
-        rows = np.flatnonzero(held & (number != 0))
-        found[rows, column[rows]] = number[rows]
-    return found
+        # the column of an entry of zero may lie outside
+        rows = np.flatnonzero(is_in & (number != 0))
+        matrix[rows, column[rows]] = number[rows]
+    return matrix
+
+
+def _mirror(upper: Floats) -> Floats:
+    """Return the symmetric matrix with this upper half."""
+    return np.asarray(np.triu(upper) + np.triu(upper, 1).T)
 
 
 def _shares(scores: Any) -> Any:
+    """Return the softmax of scores or, of one column, the logistic function."""
     if scores.shape[1] == 1:
-        less = np.exp(-np.abs(scores))
+        less = np.exp(-np.abs(scores))  # the smaller odds: no power overflows
         return np.where(scores < 0, less, 1.0) / (1.0 + less)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)

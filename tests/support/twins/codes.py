@@ -1,4 +1,4 @@
-"""The twins of the compiled codes (``src/native/trees``): cuts of columns, and the bytes of rows."""
+"""Cuts of columns, and the bytes of rows: the twins of the loops in ``src/native/trees``."""
 
 from __future__ import annotations
 
@@ -16,59 +16,82 @@ if TYPE_CHECKING:
     from hammemo.features.cells.column_codes import ColumnCodes, CountedValues
 
 _BAND_ROWS = 2
+"""Rows by which the middle of a range is wider on each side, so that short ranges have one, too."""
 
 
-def halved_cuts(column: CountedValues, most: int, least: int, band: float) -> Floats:
-    """Return the cuts at their places, NaN elsewhere."""
+def halve_ranges(column: CountedValues, most: int, least: int, band: float) -> Floats:
+    """Return the cuts at their places, NaN elsewhere.
+
+    A cut divides a range of distinct values, and the places for its cuts, in two. A range is
+    divided if it has two values, `least` rows and a place.
+    """
     distinct, upto = column
-    ends, found = np.append(0, upto), np.full(most, np.nan)
-    low, high, first, last = np.array([[0], [len(distinct)], [0], [most]])  # values, and places, of each range
-    while len(low):
-        divided = (high - low > 1) & (ends[high] - ends[low] >= least) & (last > first)
-        low, high, first, last = low[divided], high[divided], first[divided], last[divided]
-        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high, band)])
-        middle = np.searchsorted(distinct, cuts)
-        room = np.sort([first + (middle - low) - 1, last - (high - middle)], axis=0)
-        place = np.clip((first + last) // 2, *room)
-        found[place] = cuts
-        low, high = np.append(low, middle), np.append(middle, high)
-        first, last = np.append(first, place + 1), np.append(place, last)
-    return found
+    ends = np.append(0, upto)
+    cuts = np.full(most, np.nan)
+    open_ranges = [
+        (0, len(distinct), 0, most)
+    ]  # values from low to high, places from first to last
+    while open_ranges:
+        low, high, first, last = open_ranges.pop()
+        if high - low < 2 or ends[high] - ends[low] < least or first == last:
+            continue
+        below, above = _find_middle(upto, ends, low, high, band=band)
+        cut = float(round_numbers(distinct[[below]], distinct[[above]])[0])
+        middle = int(np.searchsorted(distinct, cut))
+        # The place is the middle one, unless one side has fewer values than places: k values take
+        # k - 1 cuts. Then the place is moved towards that side.
+        most_left = first + (middle - low) - 1
+        least_left = last - (high - middle)
+        place = (first + last) // 2
+        place = max(place, min(most_left, least_left))
+        place = min(place, max(most_left, least_left))
+        cuts[place] = cut
+        open_ranges.append((low, middle, first, place))
+        open_ranges.append((middle, high, place + 1, last))
+    return cuts
 
 
-def _middle_values(upto: Ints, ends: Ints, low: Ints, high: Ints, band: float) -> Ints:
-    """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
+def _find_middle(upto: Ints, ends: Ints, low: int, high: int, *, band: float) -> tuple[int, int]:
+    """Return two places of values: a cut between them divides the rows of a range nearly evenly.
 
     Shapes
     ------
-    upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these; low, high : (r,); returned : (2, r)
+    upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these
     """
-    base, whole = ends[low], ends[high] - ends[low]
-    first = np.searchsorted(upto, base + np.maximum(((0.5 - band) * whole).astype(np.int64) - _BAND_ROWS, 1))
-    last = np.searchsorted(upto, base + np.minimum(((0.5 + band) * whole).astype(np.int64) + _BAND_ROWS, whole))
-    before, behind = ends[first] - base, ends[high] - ends[first + 1]
-    is_left = (first == last) & (first > low) & ((before >= behind) | (first + 1 == high))
-    first = first - is_left  # one value fills the middle: the cut is on its side that divides the rows more evenly
-    return np.stack([first, np.maximum(last, first + 1)])
+    base = ends[low]
+    n_rows = ends[high] - base
+    band_start = max(int((0.5 - band) * n_rows) - _BAND_ROWS, 1)
+    band_end = min(int((0.5 + band) * n_rows) + _BAND_ROWS, n_rows)
+    first = int(np.searchsorted(upto, base + band_start))
+    last = int(np.searchsorted(upto, base + band_end))
+    if first == last and first > low:
+        # one value fills the middle: the cut is on its side that divides the rows more evenly
+        rows_before = ends[first] - base
+        rows_after = ends[high] - ends[first + 1]
+        if rows_before >= rows_after or first + 1 == high:
+            first = first - 1
+    return first, max(last, first + 1)
 
 
-def coded(codes: ColumnCodes, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def code_rows(codes: ColumnCodes, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the bytes of rows, as `ColumnCodes.coded` does.
 
     Shapes
     ------
     values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
     """
-    steps = [_steps(cuts, column) for cuts, column in zip(codes.cuts, values.T, strict=True)]
-    found = [*steps, *names.T]
+    steps = [_find_steps(cuts, column) for cuts, column in zip(codes.cuts, values.T, strict=True)]
+    columns = [*steps, *names.T]
     for first, second in codes.pairs.tolist():
         difference = steps[first].astype(np.int64) - steps[second].astype(np.int64)
-        present = (steps[first] > 0) & (steps[second] > 0)
+        is_present = (steps[first] > 0) & (steps[second] > 0)
         step = 1 + np.searchsorted(DIFFERENCE_CUTS, difference, side="right")
-        found.append(np.where(present, step, 0).astype(np.uint8))
-    return np.ascontiguousarray(np.array(found, np.uint8).reshape(len(codes.is_name), len(values)).T)
+        columns.append(np.where(is_present, step, 0).astype(np.uint8))
+    by_column = np.array(columns, np.uint8).reshape(len(codes.is_name), len(values))
+    return np.ascontiguousarray(by_column.T)
 
 
-def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
+def _find_steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
     """Return the step of each value, 0 where it is missing."""
-    return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
+    steps = 1 + np.searchsorted(cuts, values, side="right")
+    return np.where(np.isnan(values), 0, steps).astype(np.uint8)

@@ -1,4 +1,7 @@
-"""The plain twin of ``src/native/selection/dense_weights.cpp``: a fit by SciPy, whose weights may be bounded."""
+"""A fit of dense weights by SciPy: the twin of ``src/native/selection/dense_weights.cpp``.
+
+Unlike the compiled fit, it can keep weights above zero.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,43 @@ class BoundedFits(DenseFits):
     """Arrays of features, and no label gets a negative weight."""
 
     def fit(
-        self, *, start: Floats, ridge: float, per_label: bool, steps: int, warm: FittedWeights | None = None
+        self,
+        *,
+        start: Floats,
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
     ) -> FittedWeights:
         n_labels = len(self.prior)
-        problem = DenseLoss(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
+        loss = DenseLoss(
+            self.ratios,
+            self.labels,
+            self.multiplicity,
+            self.prior,
+            start=start,
+            ridge=ridge,
+            per_label=per_label,
+        )
         layout = VectorLayout(len(start), n_labels, per_label)
-        first = layout.pack(start, warm)
-        bounds = Bounds(lower_bounds(start, n_labels, per_label=per_label), np.inf)
-        found = minimize(problem, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
-        return layout.unpack(found.x)
+        minimum = minimize(
+            loss,
+            layout.pack(start, warm),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=Bounds(lower_bounds(start, n_labels, per_label=per_label), np.inf),
+            options={"maxiter": steps},
+        )
+        return layout.unpack(minimum.x)
 
 
 def lower_bounds(start: Floats, n_labels: int, *, per_label: bool) -> Floats:
-    """Return bounds of the vector with which no label has a negative weight."""
+    """Return bounds of the vector with which no label has a negative weight.
+
+    With weights of each label, the vector holds differences from common weights, and at its end
+    intercepts, which may be negative.
+    """
     if not per_label:
         return np.zeros(len(start))
-    return np.concatenate([start, np.tile(-start, n_labels), np.full(n_labels, -np.inf)])
+    no_bound = np.full(n_labels, -np.inf)
+    return np.concatenate([start, np.tile(-start, n_labels), no_bound])

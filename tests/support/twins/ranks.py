@@ -1,4 +1,4 @@
-"""The finite-sample rule for quantiles of errors, as its definition has it: sort, and take the value at a rank."""
+"""The finite-sample rule for quantiles of errors: sort, and take the value at a rank."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def finite_sample_quantile(ratios: Sequence[float], level: Fraction) -> float:
-    """Return the value below which one more ratio lies with at least this probability, of exact fractions."""
+    """Return the value below which one more ratio lies with at least this probability.
+
+    The level is an exact fraction, so that no rank depends on rounding.
+    """
     n = len(ratios)
     ascending = sorted(ratios)
-    if level == Fraction(1, 2):
+    if level == Fraction(1, 2):  # the median
         lower = ascending[math.floor(Fraction(n - 1, 2))]
         upper = ascending[math.ceil(Fraction(n - 1, 2))]
         return (lower + upper) / 2
@@ -23,7 +26,11 @@ def finite_sample_quantile(ratios: Sequence[float], level: Fraction) -> float:
     rank = math.ceil((n + 1) * level)
     if rank <= n:
         return ascending[rank - 1]
+    # Too few ratios for this side alone: an interval between both levels has to cover 2 level - 1,
+    # and for that the sizes of both sides count.
     coverage = 2 * level - 1
     rank = math.ceil((n + 1) * coverage)
+    if rank > n:
+        return math.inf
     sizes = sorted(abs(ratio) for ratio in ratios)
-    return sizes[rank - 1] if rank <= n else math.inf
+    return sizes[rank - 1]

@@ -1,4 +1,4 @@
-"""The plain twin of ``src/native/answers/row_shares.cpp``."""
+"""Shares of labels, added row by row: the twin of ``src/native/answers/row_shares.cpp``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from hammemo.votes.mixture.row_shares import RowShares
 
 
-def added_up(rows: RowShares, totals: Floats, n_labels: int) -> Floats:
+def add_up(rows: RowShares, totals: Floats, n_labels: int) -> Floats:
     """Return what `RowShares.add_up` does, added in the same order."""
-    entries, m = rows.entries, len(totals)
-    each = np.repeat(rows.trust / totals[rows.contexts], entries.lengths) * rows.values()
+    entries = rows.entries
+    m = len(totals)
+    row_weights = rows.trust / totals[rows.contexts]
+    weighted = np.repeat(row_weights, entries.lengths) * rows.values()
     cells = np.repeat(rows.contexts, entries.lengths) * n_labels + entries.columns
-    return np.asarray(np.bincount(cells, each, m * n_labels), np.float64).reshape(m, n_labels)
+    sums = np.bincount(cells, weighted, m * n_labels)
+    return np.asarray(sums, np.float64).reshape(m, n_labels)

@@ -18,18 +18,23 @@ if TYPE_CHECKING:
 
 def scores(whole: WholeTable, contexts: Contexts, n_sites: int) -> Floats:
     """Return what `ScoreTable.scores` does."""
-    table, ranks = whole.table, contexts.ranks_in(whole.table.vocabulary)
-    of_sites = zip(table.sites.positions[:n_sites], table.tuples, whole.starts.tolist(), strict=False)
-    rows = [
-        np.where((found := known.find(ranks[:, list(site)])) >= 0, found + start, -1) for site, known, start in of_sites
-    ]
-    return sum_rows(np.array(rows, np.int64).reshape(n_sites, len(ranks)).T, whole.values, whole.base)
+    table = whole.table
+    ranks = contexts.ranks_in(table.vocabulary)
+    places_by_site = []
+    for number in range(n_sites):
+        site = list(table.sites.positions[number])
+        places = table.tuples[number].find(ranks[:, site])
+        # a tuple that is not in the table has place -1, and stays at it
+        places_by_site.append(np.where(places >= 0, places + int(whole.starts[number]), -1))
+    places_by_row = np.array(places_by_site, np.int64).reshape(n_sites, len(ranks)).T
+    return sum_rows(places_by_row, whole.values, whole.base)
 
 
 def from_leaves(ranker: TreeRanker, contexts: Contexts, codes: NDArray[np.uint8]) -> Floats:
     """Return what names and leaves add up to, tree by tree."""
-    cells, (whole, of_node, values) = ranker._cells, ranker.tables()
+    cells = ranker._cells
+    whole, row_of_node, values = ranker.tables()
     totals = scores(whole, contexts, len(cells.name_sites))
     for nodes in cells.forest.leaves(codes).T:
-        totals += values[of_node[nodes]]
+        totals += values[row_of_node[nodes]]
     return totals

@@ -1,4 +1,4 @@
-"""The plain twin of ``src/native/trees/tree_features.cpp``."""
+"""Features of rows by their leaves: the twin of ``src/native/trees/tree_features.cpp``."""
 
 from __future__ import annotations
 
@@ -29,15 +29,22 @@ def tree_features(
     total_logs: Floats,
     out: NDArray[np.float32],
 ) -> None:
-    """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
+    """Do what ``src/native/trees/tree_features.hpp`` says, to the bit."""
     assert n_kinds == len(KINDS)
 
-    def ratios(held: Ints, own: Array) -> Floats:
-        places = np.arange(len(held))
-        held[places, own] -= held[places, own] > 0
-        logs = label_logs[label_starts + held]
-        logs[places, own] = own_logs[label_starts[own] + held[places, own]]
-        return np.asarray(logs - total_logs[held.sum(axis=1)][:, None])
+    def compute_ratios(cell_counts: Ints, row_labels: Array) -> Floats:
+        """Return the log-ratios of rows by the counts of their cells, without the rows themselves.
+
+        Rows that grow no tree may be in no cell: they are taken out only where they are counted.
+        """
+        rows = np.arange(len(cell_counts))
+        is_counted = cell_counts[rows, row_labels] > 0
+        cell_counts[rows, row_labels] -= is_counted
+        logs = label_logs[label_starts + cell_counts]
+        label_counts = cell_counts[rows, row_labels]
+        logs[rows, row_labels] = own_logs[label_starts[row_labels] + label_counts]
+        row_totals = total_logs[cell_counts.sum(axis=1)]
+        return np.asarray(logs - row_totals[:, None])
 
     write_means(
         leaves=leaves,
@@ -46,6 +53,6 @@ def tree_features(
         counts=counts,
         labels=labels,
         kinds=kinds,
-        compute_ratios=ratios,
+        compute_ratios=compute_ratios,
         out=out,
     )
