@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo.sources.reading_notes import formats_of_note, joined_note, na_of_note, places_by_format, split_note
+from hammemo.sources.kinds import decode_kinds
+from hammemo.sources.reading_notes import formats_of_note, join_note, na_of_note, places_by_format, split_note
 from hammemo.sources.schemas import TableSchema, schema_from_notes
 from hammemo.tokens.text_evidence import NA_TEXTS
 
@@ -23,7 +24,7 @@ def test_notes_give_the_schema_back(formats: list[str | None], na: list[str]) ->
     schema = TableSchema(
         label="y",
         columns=names,
-        kinds="".join("s" if written is None else "d" for written in formats) + "m",
+        kinds=decode_kinds("".join("s" if written is None else "d" for written in formats) + "m"),
         na=tuple(na),
         learned_formats=tuple((place, written) for place, written in enumerate(formats) if written is not None),
     )
@@ -35,14 +36,14 @@ def test_formats_of_many_columns_need_more_than_one_note() -> None:
     notes = split_note("dates", json.dumps(places_by_format(formats)))
     assert len(notes) > 2
     assert all(len(text) <= 4096 for text in notes.values())
-    assert list(formats_of_note(joined_note("dates", notes), "ds" * 2000 + "s")) == formats
+    assert list(formats_of_note(join_note("dates", notes), decode_kinds("ds" * 2000 + "s"))) == formats
     with pytest.raises(ValueError, match="Name fewer"):
         split_note("na", "x" * 100_000)
 
 
 def test_a_file_without_notes_means_the_list_of_pandas() -> None:
     assert na_of_note("") == NA_TEXTS
-    assert formats_of_note("", "ds") == ()
+    assert formats_of_note("", decode_kinds("ds")) == ()
 
 
 @pytest.mark.parametrize(
@@ -63,4 +64,4 @@ def test_a_file_without_notes_means_the_list_of_pandas() -> None:
 )
 def test_damaged_notes_are_refused(note: str) -> None:
     with pytest.raises(ValueError, match="'dates' of the model file is damaged"):
-        formats_of_note(note, "dss")
+        formats_of_note(note, decode_kinds("dss"))

@@ -18,8 +18,8 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo.sources.documents import Source, open_source, stream_source  # noqa: E402
-from hammemo.sources.formats import opened  # noqa: E402
-from hammemo.sources.listing import SHARD_BYTES, listed_files  # noqa: E402
+from hammemo.sources.formats import open_stream  # noqa: E402
+from hammemo.sources.listing import SHARD_BYTES, list_files  # noqa: E402
 from hammemo.sources.read_tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def test_files_are_listed_here_as_pyarrow_lists_them(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "deep")
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     for place in (f"{tmp_path}", f"{tmp_path}/a.txt", f"{tmp_path}/**/*.txt", f"{tmp_path}/*/[!a]*", f"{tmp_path}/z*"):
-        here, there = listed_files(place), listed_files(f"file://{place}")
+        here, there = list_files(place), list_files(f"file://{place}")
         facts = [sorted((file.path, file.size, file.modified) for file in files) for files in (here, there)]
         assert facts[0] == facts[1], place
 
@@ -331,7 +331,7 @@ def test_every_entry_reads_every_compression(kind: str, ending: str, tmp_path: P
         for where in places:
             assert documents_of(open_source(where, tokens="words"), 1) == [["to", "be"], ["or", "not"]]
         assert documents_of(open_source(plain, tokens="words")) == [["to", "be"], ["or", "not"]]
-    with opened(str(packed)) as stream:
+    with open_stream(str(packed)) as stream:
         assert stream.read() == texts[kind]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import format_of
-from hammemo.sources.kinds import as_kind, packed_kinds, unpacked_kinds
+from hammemo.sources.kinds import InputKind, as_kind, decode_kinds, encode_kinds
 from hammemo.sources.read_tables import read_table
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
 
@@ -90,14 +90,25 @@ def test_the_ending_names_the_format() -> None:
     ]  # fmt: skip
 
 
-@given(st.text("sim", max_size=30))
-def test_kinds_are_packed_and_unpacked(kinds: str) -> None:
-    assert unpacked_kinds(packed_kinds(kinds)) == kinds
+NOTED = [kind for kind in InputKind if kind != InputKind.UNKNOWN]
+
+
+@given(st.lists(st.sampled_from(NOTED), max_size=30))
+def test_kinds_are_written_into_a_note_and_read_again(kinds: list[InputKind]) -> None:
+    assert decode_kinds(encode_kinds(kinds)) == tuple(kinds)
+
+
+def test_notes_of_kinds_are_those_of_earlier_versions() -> None:
+    assert [kind.value for kind in InputKind] == ["n", "d", "s", "i", "m", "?"]
+    assert [kind.value for kind in decode_kinds("s3nd2im")] == ["s", "s", "s", "n", "d", "d", "i", "m"]
+    assert encode_kinds(decode_kinds("sssndd")) == "s3nd2"
 
 
 def test_forged_kinds_are_not_believed() -> None:
-    assert unpacked_kinds("x9") == ""
-    assert unpacked_kinds("s" + "9" * 50) == ""
+    assert decode_kinds("x9") == ()
+    assert decode_kinds("s?") == ()
+    assert decode_kinds("s" + "9" * 50) == ()
+    assert decode_kinds("s999999n999999" * 100) == ()
     schema = schema_from_notes({"reads": "table", "label": "y", "kinds": "s999999"}, ["a", "b"], 2)
     assert schema == TableSchema("y", ("a", "b"))
 
@@ -108,14 +119,16 @@ def test_values_are_read_as_they_were_learnt(mixed: list[Any]) -> None:
     numbers = [value for value in mixed if isinstance(value, int)]
     if numbers:
         written = np.array([str(number) for number in numbers], object)
-        assert as_kind(written, "i").tolist() == numbers
-        assert as_kind(np.array(numbers), "s").tolist() == written.tolist()
-    assert as_kind(np.array(mixed, object), "m").tolist() == mixed
+        assert as_kind(written, InputKind.WHOLE_NUMBERS).tolist() == numbers
+        assert as_kind(np.array(numbers), InputKind.STRINGS).tolist() == written.tolist()
+    assert as_kind(np.array(mixed, object), InputKind.MIXED).tolist() == mixed
 
 
 SCHEMAS = [
     SequenceSchema(3, "words", short="pad"),
-    SequenceSchema(2, case="c", event="e", end="END", chosen=True, delimiter=";", header=False, kinds="i"),
+    SequenceSchema(
+        2, case="c", event="e", end="END", chosen=True, delimiter=";", header=False, kind=InputKind.WHOLE_NUMBERS
+    ),
     SequenceSchema(2, "characters", column="text"),
 ]
 

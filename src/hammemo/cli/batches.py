@@ -19,7 +19,15 @@ from hammemo.edits.column_changes import places_without_values
 from hammemo.edits.editing import known_state, take_state
 from hammemo.memories import NotStoredError
 from hammemo.sources.formats import is_address
-from hammemo.sources.kinds import MIXED, ORDERED, kind_of, kinds_of_model, known_kinds, merged_kinds, ordered_columns
+from hammemo.sources.kinds import (
+    InputKind,
+    InputKinds,
+    find_ordered_columns,
+    kind_of_names,
+    merge_kind,
+    merge_kinds,
+    settle_kinds,
+)
 from hammemo.sources.reading_notes import name_columns_in_warnings
 from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
 from hammemo.tasks.labels.automatic import chooses_sites, make_vote, stream_kernel
@@ -27,7 +35,6 @@ from hammemo.tasks.labels.names import is_auto
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, join_tokens
 from hammemo.tokens.labels import most_frequent_labels
-from hammemo.tokens.text_evidence import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +77,7 @@ class CountedDocuments:
     ----------
     n_examples : int
         Tokens that are predicted, so far.
-    kinds : str
+    kind : InputKind
         What the tokens are.
     missing : set of str
         Cases of `only` that were not met yet.
@@ -82,7 +89,8 @@ class CountedDocuments:
         self.schema, self._reading, self._note = reading.schema, reading, note
         self._only = set(only)
         self.missing = set(only)
-        self.n_examples, self.kinds = 0, ""
+        self.n_examples = 0
+        self.kind = InputKind.UNKNOWN
 
     def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[Array], Iterator[Any] | None]:
         """Return the documents and, for an event log, their cases; each is read as the other is."""
@@ -96,7 +104,7 @@ class CountedDocuments:
                 continue
             self.missing.discard(str(name))
             self.n_examples += max(0, len(tokens) - context_only)
-            self.kinds = merged_kinds(self.kinds, kind_of(np.asarray(tokens)))
+            self.kind = merge_kind(self.kind, kind_of_names(np.asarray(tokens)))
             tell(self.n_examples, None)
             self._note([np.asarray(tokens).tolist()])
             yield name, tokens
@@ -138,7 +146,8 @@ def learn_batches(
     once = chooses and not all(is_address(name) or os.path.isfile(name) for name in reading.files)
     chosen = classes if isinstance(classes, list) else None
     seen = learnt = 0
-    columns, kinds = None, ""
+    columns = None
+    kinds: InputKinds = ()
     formats: tuple[tuple[int, str], ...] = ()
     with progress_bar("Learning") as tell:
         for batch in reading.examples():
@@ -156,7 +165,8 @@ def learn_batches(
             else:
                 with _decide_like(model, schema, batch.kinds), name_columns_in_warnings(batch.columns):
                     model.partial_fit(X, y, choose=once)
-            columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
+            columns = batch.columns
+            kinds = merge_kinds(kinds, batch.kinds)
             formats = batch.formats
             learnt += len(y)
             tell(learnt, None)
@@ -169,10 +179,11 @@ def learn_batches(
         model.refit()
     if fresh and isinstance(schema, TableSchema):
         schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
-    elif fresh:
-        schema = replace(schema, kinds=known_kinds(kinds))
+    elif fresh and isinstance(schema, SequenceSchema):
+        (kind,) = settle_kinds(kinds)
+        schema = replace(schema, kind=kind)
     elif isinstance(schema, TableSchema):
-        schema = with_decided_columns(schema, kinds, formats)
+        schema = schema.with_decided_columns(kinds, formats)
     return schema, {"examples": learnt}
 
 
@@ -181,20 +192,17 @@ def open_columns(model: Learner, schema: TableSchema) -> TableSchema:
     return schema.with_open_columns(places_without_values(model.state), model.numeric)
 
 
-def with_decided_columns(schema: TableSchema, kinds: str, formats: tuple[tuple[int, str], ...]) -> TableSchema:
-    """Return the schema of a model after rows have decided open columns; `kinds` are those of the rows."""
-    pairs = zip(schema.kinds, kinds, strict=True)
-    decided = "".join(new if old == UNKNOWN else old for old, new in pairs)
-    return replace(schema, kinds=known_kinds(decided), learned_formats=formats)
-
-
 def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, dict[str, Any]]:
     """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
-    schema, fresh, learnt, read, kinds = reading.schema, known_state(model) is None, 0, [], ""
+    schema = reading.schema
+    fresh = known_state(model) is None
+    learnt = 0
+    read = []
+    kinds: InputKinds = ()
     formats: tuple[tuple[int, str], ...] = ()
     with progress_bar("Learning") as tell:
         for batch in reading.examples():
-            kinds = merged_kinds(kinds, batch.kinds)
+            kinds = merge_kinds(kinds, batch.kinds)
             formats = batch.formats
             if fresh:
                 read.append(batch)
@@ -214,31 +222,40 @@ def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, di
         declare_types(model, _types_of(X, kinds))
         schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
     elif isinstance(schema, TableSchema):
-        schema = with_decided_columns(schema, kinds, formats)
+        schema = schema.with_decided_columns(kinds, formats)
     return schema, {"examples": learnt}
 
 
-def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | None, kinds: str) -> TableSchema:
-    """Return the schema with the columns of a table as a new model has learnt them; `kinds` are those of its rows."""
-    decided = zip(kinds_of_model(model.state.columns.kinds)[:-1], kinds[:-1], strict=True)
-    found = "".join(now if now in ORDERED else MIXED if read in ORDERED else read for now, read in decided)
-    return replace(schema, columns=columns, kinds=known_kinds(found + kinds[-1]))
+def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | None, kinds: InputKinds) -> TableSchema:
+    """Return the schema with the columns of a table as a new model has learned them.
+
+    `kinds` are those of its rows, the label last.
+    """
+    learned = list(kinds)
+    for place, kind in enumerate(model.state.columns.kinds):
+        if kind.is_ordered:
+            learned[place] = InputKind.from_column_kind(kind)
+        elif kinds[place].is_ordered:
+            learned[place] = InputKind.MIXED
+    return replace(schema, columns=columns, kinds=settle_kinds(learned))
 
 
 @contextmanager
-def numeric_columns(model: Learner, kinds: str) -> Iterator[None]:
+def numeric_columns(model: Learner, kinds: InputKinds) -> Iterator[None]:
     """Tell the model which columns are numbers; then its parameter is again what the user said, as in Python."""
     said = model.numeric
-    model.set_params(numeric=ordered_columns(kinds))
+    model.set_params(numeric=find_ordered_columns(kinds))
     try:
         yield
     finally:
         model.set_params(numeric=said)
 
 
-def _decide_like(model: Learner, schema: Schema, kinds: str) -> AbstractContextManager[None]:
+def _decide_like(model: Learner, schema: Schema, kinds: InputKinds) -> AbstractContextManager[None]:
     """Let a model decide columns without values as the file that it learns was read; others stay what they are."""
-    return numeric_columns(model, kinds) if UNKNOWN in schema.kinds else nullcontext()
+    if isinstance(schema, TableSchema) and InputKind.UNKNOWN in schema.kinds:
+        return numeric_columns(model, kinds)
+    return nullcontext()
 
 
 def declare_types(model: Learner, types: ColumnTypes | None) -> None:
@@ -247,7 +264,7 @@ def declare_types(model: Learner, types: ColumnTypes | None) -> None:
         take_state(model, model.state.with_changes(columns=replace(model.state.columns, types=types)))
 
 
-def _types_of(X: Array, kinds: str) -> ColumnTypes | None:
+def _types_of(X: Array, kinds: InputKinds) -> ColumnTypes | None:
     """Return the types of the columns of a table, as of a frame; the tokens of documents are names."""
     return Evidence.of_columns(list(X.T), has_types=True).types if len(kinds) > 1 else None
 
@@ -272,7 +289,10 @@ def _learn_sequences(
     learnt = int(model.memory_.label_counts.sum()) - before
     if not learnt:
         raise ValueError(_nothing(schema, documents.n_examples, "learn"))
-    return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
+    if fresh:
+        (kind,) = settle_kinds([documents.kind])
+        schema = replace(schema, kind=kind)
+    return schema, {"examples": learnt}
 
 
 def _chosen(model: Any, schema: Schema) -> list[Any] | None:

@@ -130,7 +130,7 @@ def _read_rows(
     The parameter `numeric` of the model is set to the columns that are numbers.
     """
     from hammemo.evaluation.splits import TableMaterial
-    from hammemo.sources.kinds import ordered_columns
+    from hammemo.sources.kinds import find_ordered_columns
     from hammemo.tokens.contexts import join_tokens
 
     set_table_parameters(model, schema)
@@ -144,7 +144,7 @@ def _read_rows(
             contexts.append(batch.X)
             labels.append(batch.y)
             columns = batch.columns
-            model.set_params(numeric=ordered_columns(batch.kinds))
+            model.set_params(numeric=find_ordered_columns(batch.kinds))
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
             n_rows += len(batch.y)
@@ -174,10 +174,10 @@ def _read_documents(
     documents: list[Any] = []
     moments: list[Any] = []
     with progress_bar("Reading") as on_progress:
-        for _, tokens, moment in schema.timed_documents(files, file_format):
-            if len(tokens) > too_short:
-                documents.append(tokens)
-                moments.append(moment)
+        for timed in schema.documents_with_times(files, file_format):
+            if len(timed.tokens) > too_short:
+                documents.append(timed.tokens)
+                moments.append(timed.time)
             on_progress(len(documents), None)
     if not documents:
         raise ValueError(f"There is nothing to evaluate: no document has more than h={schema.h} tokens.")

@@ -18,10 +18,9 @@ from hammemo.files.archive import FileError
 from hammemo.files.folders import find_head
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
-from hammemo.sources.kinds import MIXED, STRINGS, WHOLE_NUMBERS
+from hammemo.sources.kinds import InputKind, InputKinds
 from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema, schema_from_notes
-from hammemo.tokens.column_kinds import ColumnKind, TokenType, has_ordered
-from hammemo.tokens.column_letters import encode_letters
+from hammemo.tokens.column_kinds import TokenType
 from hammemo.tokens.token_types import TokenTypes
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ class OpenModel:
     def take_kinds_of(self, other: OpenModel) -> None:
         """Let rows be read by the kinds that the model has after a merge with another one."""
         if isinstance(self.schema, TableSchema) and isinstance(other.schema, TableSchema):
-            formats = other.schema.learned_formats
-            self.schema = self.schema.with_kinds_of_model(self.model.state.columns.kinds, formats)
+            kinds = self.model.state.columns.kinds
+            self.schema = self.schema.with_kinds_of_model(kinds, other.schema)
 
     def describe_pending_refit(self, path: Path) -> str:
         """Return what is left to do after examples were forgotten, nothing if no choice needs it."""
@@ -152,7 +151,7 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     if isinstance(model, Learner) and isinstance(opened.schema, TableSchema):
         # Python may have taught the model kinds that its notes do not have
-        opened.schema = opened.schema.with_kinds_of_model(encode_letters(model.state.columns.kinds))
+        opened.schema = opened.schema.with_kinds_of_model(model.state.columns.kinds)
     return opened
 
 
@@ -164,33 +163,47 @@ def say_what_is_left(opened: OpenModel, path: Path) -> None:
         _say(f"Warning: {sentence}")
 
 
-_NAMES_OF: Final = dict(zip(TokenType, (WHOLE_NUMBERS, STRINGS, MIXED), strict=True))
-
-
-_ANSWER_KINDS: Final[dict[str, dict[str, str]]] = {
-    "labels": {"i": WHOLE_NUMBERS, "u": WHOLE_NUMBERS, "U": STRINGS},
-    "numbers": {"f": ColumnKind.NUMBERS.value},
+_NAMES_OF: Final = {
+    TokenType.NUMBERS: InputKind.WHOLE_NUMBERS,
+    TokenType.STRINGS: InputKind.STRINGS,
+    TokenType.UNKNOWN: InputKind.MIXED,
 }
-"""The kind of a column of labels or of targets, by the kind of their type in NumPy; other labels are mixed."""
+
+_ANSWER_KINDS: Final[dict[str, dict[str, InputKind]]] = {
+    "labels": {
+        "i": InputKind.WHOLE_NUMBERS,
+        "u": InputKind.WHOLE_NUMBERS,
+        "U": InputKind.STRINGS,
+    },
+    "numbers": {"f": InputKind.NUMBERS},
+}
+"""The kind of a column of labels or of targets, by the kind of their type in NumPy.
+
+Other labels are mixed.
+"""
 
 
-def _kinds_of(model: Any, h: int) -> str:
-    """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
-    kept = model.state.rows if isinstance(model, Learner) else None
-    types = (TokenType.UNKNOWN,) * h
-    if kept is not None and len(kept):
-        types = TokenTypes.from_contexts(kept.examples().contexts).types
-    letters = "".join(_NAMES_OF[token_type] for token_type in types)
-    kinds: ColumnKinds = ()
+def _kinds_of(model: Any, h: int) -> InputKinds:
+    """Return the kinds of the columns of a model that was saved in Python, the label last.
+
+    The kept rows tell of which sort names are.
+    """
+    names = (InputKind.MIXED,) * h
+    columns: ColumnKinds = ()
     if isinstance(model, Learner):
-        kinds = model.state.columns.kinds
+        columns = model.state.columns.kinds
+        kept = model.state.rows
+        if kept is not None and len(kept):
+            types = TokenTypes.from_contexts(kept.examples().contexts).types
+            names = tuple(_NAMES_OF[token_type] for token_type in types)
     elif model.cells is not None:
-        kinds = model.cells.kinds
-    if has_ordered(kinds):
-        pairs = zip(kinds, letters, strict=True)
-        letters = "".join(kind.value if kind.is_ordered else name for kind, name in pairs)
+        columns = model.cells.kinds
+    kinds = list(names)
+    for place, kind in enumerate(columns):
+        if kind.is_ordered:
+            kinds[place] = InputKind.from_column_kind(kind)
     dtype = model.state.target_dtype if isinstance(model, Learner) else model.label_dtype_
-    return letters + _ANSWER_KINDS[model.predicts].get(dtype.kind, MIXED)
+    return (*kinds, _ANSWER_KINDS[model.predicts].get(dtype.kind, InputKind.MIXED))
 
 
 def _read_notes(path: Path) -> dict[str, str]:

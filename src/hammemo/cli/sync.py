@@ -133,18 +133,19 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
     """Read all rows of a table; they decide the kinds of open columns."""
     import numpy as np
 
-    from hammemo.cli.batches import with_decided_columns
-    from hammemo.sources.kinds import merged_kinds
+    from hammemo.sources.kinds import merge_kinds
     from hammemo.tokens.contexts import join_tokens
 
     batches = list(schema.examples(sources, file_format))
     if not batches:
         return _TableRows(schema, np.empty((0, h), object), np.empty(0, object))
-    kinds = ""
-    for batch in batches:
-        kinds = merged_kinds(kinds, batch.kinds)
-    schema = with_decided_columns(schema, kinds, batches[0].formats)
-    return _TableRows(schema, join_tokens([batch.X for batch in batches]), join_tokens([batch.y for batch in batches]))
+    kinds = batches[0].kinds
+    for batch in batches[1:]:
+        kinds = merge_kinds(kinds, batch.kinds)
+    schema = schema.with_decided_columns(kinds, batches[0].formats)
+    X = join_tokens([batch.X for batch in batches])
+    y = join_tokens([batch.y for batch in batches])
+    return _TableRows(schema, X, y)
 
 
 def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:

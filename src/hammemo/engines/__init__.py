@@ -28,7 +28,7 @@ from hammemo.engines.table_fits import Front, fit_rows
 from hammemo.estimators.learners import Learner
 from hammemo.memories import Hashed
 from hammemo.sources.documents import Source, open_source
-from hammemo.sources.kinds import kinds_of_model
+from hammemo.sources.kinds import InputKinds, kinds_of_model
 from hammemo.sources.read_tables import open_table
 from hammemo.sources.schemas import TableSchema
 from hammemo.tasks.labels.names import is_auto
@@ -292,7 +292,7 @@ def fit_table(
     names = None
     if columns is not None:
         names = tuple(columns)
-    kinds = ""
+    kinds: InputKinds = ()
     if layout is not None:
         kinds = kinds_of_model(layout.state.columns.kinds)
     schema = TableSchema(

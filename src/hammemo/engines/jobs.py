@@ -28,7 +28,7 @@ import safetensors.numpy
 from sklearn.base import clone
 
 from hammemo.files.atomic import write_file
-from hammemo.sources.formats import file_system, located
+from hammemo.sources.formats import file_system, split_place
 from hammemo.stores.documents import Way
 from hammemo.stores.kept_documents import Keeper
 from hammemo.tokens.cutting import Cutting
@@ -92,7 +92,7 @@ class Checkpoint:
 
 def open_checkpoint(where: str, job: Manifest) -> Checkpoint:
     """Return the checkpoint of a job in a folder; refuse a folder that belongs to another job."""
-    base, path = located(where)
+    base, path = split_place(where)
     if not base:
         path = os.path.abspath(path)
     system = file_system(base)

@@ -44,7 +44,14 @@ from hammemo.engines.jobs import (
     open_checkpoint,
     take_prefix,
 )
-from hammemo.sources.kinds import ONLY_TRUTHS, OTHERS, known_kinds, merged_kinds
+from hammemo.sources.kinds import (
+    InputKind,
+    InputKinds,
+    Truths,
+    merge_kinds,
+    merge_truths,
+    settle_kinds,
+)
 from hammemo.sources.schemas import TableSchema, side_by_side
 from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
 from hammemo.tasks.labels.settings import ModelSettings
@@ -53,14 +60,14 @@ from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tasks.numbers.read import read_targets
 from hammemo.tasks.numbers.settings import NumberSettings
 from hammemo.tasks.numbers.vote import NO_VOTE
-from hammemo.tokens.column_kinds import ColumnKind, ColumnType, TokenType
+from hammemo.tokens.column_kinds import ColumnKind, ColumnType, TokenType, has_ordered
 from hammemo.tokens.column_letters import decode_letters, encode_letters
 from hammemo.tokens.column_values import tokens_of
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence
+from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, TextEvidence
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -95,43 +102,36 @@ class _BatchExamples(NamedTuple):
 
     examples: Examples
     labels: Array
-    kinds: str
-    """What kind of names each column and the labels hold."""
+    kinds: InputKinds
+    """What each column and the labels hold."""
 
 
 def _read_examples(
     schema: TableSchema, batch: Batch, read_labels: Callable[[Any], Array]
 ) -> _BatchExamples:
     """Return the rows of a batch as examples; `read_labels` reads the column to predict."""
-    values, label_values, kinds = schema.read(batch)
-    labels = read_labels(label_values)
-    if schema.cell_kinds is not None:
+    rows = schema.read_columns(batch)
+    labels = read_labels(rows.labels)
+    if has_ordered(schema.column_kinds):
         tokens = tokens_of(
-            values,
-            _find_kinds(schema),
+            rows.columns,
+            schema.column_kinds,
             schema.missing,
             schema.columns,
             learning=True,
             zones=schema.zones,
         )
     else:
-        tokens = side_by_side(values)
+        tokens = side_by_side(rows.columns)
     examples = Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64))
-    return _BatchExamples(examples, labels, kinds)
-
-
-def _find_kinds(schema: TableSchema) -> ColumnKinds:
-    """Return the kinds of the columns as a model has them."""
-    if schema.cell_kinds is None:
-        return (ColumnKind.NAMES,) * len(schema.known_columns)
-    return decode_letters(schema.cell_kinds, ColumnKind)
+    return _BatchExamples(examples, labels, rows.kinds)
 
 
 def _batches(
     source: TableFiles, schema: TableSchema, shards: Shards, tally: GroupTally
 ) -> Iterator[Batch]:
     """Yield the batches of some shards that have rows."""
-    columns = schema.wanted
+    columns = schema.labelled_columns
     for shard in shards:
         for batch in tally.time_pieces(source.batches(shard, columns)):
             if len(batch):
@@ -184,9 +184,9 @@ class Findings:
     ----------
     evidence : tuple of TextEvidence
         What the values of each column say about its kind.
-    truths : str
-        Whether it holds truth values, as `TableSchema.truths` says it.
-    names : str
+    truths : tuple of bool or None
+        Whether it holds truth values only, as `TableSchema.truths` says it.
+    names : tuple of InputKind
         The kinds of names of each column, the label last; empty before a row was read.
     token_types : TokenTypes, optional
         Whether columns of names held numbers or strings; None before a row was read.
@@ -203,8 +203,8 @@ class Findings:
     """
 
     evidence: tuple[TextEvidence, ...]
-    truths: str = ""
-    names: str = ""
+    truths: Truths = ()
+    names: InputKinds = ()
     token_types: TokenTypes | None = None
     labels: Vocabulary = field(default_factory=Vocabulary)
     dtype: str = ""
@@ -246,11 +246,11 @@ class Findings:
             kept = self.kept.plus(other.kept, 1)
         truths = self.truths
         if other.truths:
-            truths = merged_kinds(self.truths, other.truths, OTHERS)
+            truths = merge_truths(self.truths, other.truths)
         return Findings(
             evidence=evidence,
             truths=truths,
-            names=merged_kinds(self.names, other.names) if other.names else self.names,
+            names=merge_kinds(self.names, other.names) if other.names else self.names,
             token_types=token_types,
             labels=self.labels.union(other.labels),
             dtype=common_label_dtype(*classes).str if classes else "",
@@ -266,7 +266,7 @@ class Findings:
         facts = [
             [column.pack() for column in self.evidence],
             self.truths,
-            self.names,
+            encode_letters(self.names),
             "" if self.token_types is None else encode_letters(self.token_types.types),
             self.dtype,
             self.n_rows,
@@ -289,8 +289,8 @@ class Findings:
         kept = take_prefix(_KEPT, arrays)
         return cls(
             evidence=tuple(TextEvidence.from_packed(column) for column in evidence),
-            truths=truths,
-            names=names,
+            truths=tuple(truths),
+            names=decode_letters(names, InputKind),
             token_types=token_types,
             labels=Vocabulary.from_arrays(StoredArrays(take_prefix(_LABELS, arrays))),
             dtype=dtype,
@@ -302,15 +302,14 @@ class Findings:
 
     def types(self, kinds: ColumnKinds) -> ColumnTypes:
         """Return how values of columns of these kinds came, as if of a frame."""
-        how_given = {
-            UNKNOWN: ColumnType.UNTYPED,
-            ONLY_TRUTHS: ColumnType.CATEGORIES,
-            OTHERS: ColumnType.TYPED,
-        }
         types = []
-        for kind, truth in zip(kinds, self.truths, strict=True):
-            has_dates = kind is ColumnKind.DATES and truth != UNKNOWN
-            types.append(ColumnType.DATES if has_dates else how_given[truth])
+        for kind, is_truth in zip(kinds, self.truths, strict=True):
+            if is_truth is None:
+                types.append(ColumnType.UNTYPED)
+            elif kind is ColumnKind.DATES:
+                types.append(ColumnType.DATES)
+            else:
+                types.append(ColumnType.CATEGORIES if is_truth else ColumnType.TYPED)
         return tuple(types)
 
 
@@ -422,14 +421,14 @@ class Survey(Pass):
         schema = self.schema
         evidence = before.evidence
         if self.is_open:
-            evidence = tuple(schema.found_evidence(batch, evidence))
+            evidence = tuple(schema.add_evidence(batch, evidence))
         # the zones of dates are those of the kinds that the rows show, even if these are not the
         # kinds that the pass reads
         reading = schema if self.has_kinds(evidence) else self._schema_with(evidence)
         findings = replace(
             before,
             evidence=evidence,
-            truths=merged_kinds(before.truths, schema.truths(batch), OTHERS),
+            truths=merge_truths(before.truths, schema.truths(batch)),
             clocks=schema.join_clocks(before.clocks, reading.read_clocks(batch)),
         )
         # once some rows were left out, the rest are, too, though later rows may prove it right
@@ -549,7 +548,7 @@ def fit_rows(
     schema.say_doubts(findings.evidence)
     schema.say_missing(findings.evidence)
     machines.finish(model, fit.work)
-    return model, replace(schema, kinds=known_kinds(findings.names))
+    return model, replace(schema, kinds=settle_kinds(findings.names))
 
 
 class _FirstLook(NamedTuple):
@@ -565,12 +564,12 @@ def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
     """Settle how rows are read, by the first ones of a source."""
     if schema.label is None:
         raise ValueError("The column with the labels is not known: name it with label=.")
-    columns = None if schema.columns is None else schema.wanted
+    columns = None if schema.columns is None else schema.labelled_columns
     batches = (batch for shard in source.shards() for batch in source.batches(shard, columns))
     batch = next((batch for batch in batches if len(batch)), None)
     if batch is None:
         raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
-    schema = replace(schema, columns=schema.named(batch))
+    schema = replace(schema, columns=schema.name_columns(batch))
     check_column_names(schema.known_columns)
     schema.check_dated(schema.known_columns)
     evidence: tuple[TextEvidence, ...] = ()
@@ -578,7 +577,7 @@ def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
     if not has_kinds and schema.numeric == "none":
         schema = schema.with_evidence([NAMES_ONLY] * len(schema.known_columns))
     elif not has_kinds:
-        evidence = tuple(schema.found_evidence(batch))
+        evidence = tuple(schema.add_evidence(batch))
         schema = schema.with_evidence(evidence)
     return _FirstLook(replace(schema, clocks=schema.read_clocks(batch)), evidence)
 
@@ -627,7 +626,7 @@ class _TableFit(ABC, Generic[AnySettings]):
         It is done once more where the first rows were misleading.
         """
         for name in ("rows", "rows-again"):
-            empty = self.room(Columns(_find_kinds(schema)))
+            empty = self.room(Columns(schema.column_kinds))
             survey = self.plan_survey(schema, evidence, empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(survey.no_evidence, kept=empty)
@@ -651,6 +650,7 @@ class _TableFit(ABC, Generic[AnySettings]):
         """Return what must be the same for a group's result to be used again."""
         schema = work.schema
         kept = work.empty if isinstance(work, Survey) else None
+        kinds = encode_letters(schema.column_kinds) if has_ordered(schema.column_kinds) else None
         return describe_job(
             self.source,
             self.groups,
@@ -658,7 +658,7 @@ class _TableFit(ABC, Generic[AnySettings]):
             label=schema.label,
             is_target=schema.is_target,
             columns=list(schema.known_columns),
-            kinds=schema.cell_kinds,
+            kinds=kinds,
             formats=[list(pair) for pair in schema.learned_formats],
             na=list(schema.na),
             missing=schema.missing,
@@ -719,7 +719,7 @@ class _LabelTableFit(_TableFit[ModelSettings]):
             return counted
 
         assert findings.token_types is not None
-        kinds = _find_kinds(schema)
+        kinds = schema.column_kinds
         facts = TableFacts(
             schema.known_columns,
             kinds=kinds,
@@ -798,7 +798,7 @@ class _NumberTableFit(_TableFit[NumberSettings]):
 
         assert findings.kept is not None
         assert findings.kept.kept_rows is not None
-        kinds = _find_kinds(schema)
+        kinds = schema.column_kinds
         columns = Columns(
             kinds,
             object_array(schema.known_columns),

@@ -1,10 +1,10 @@
-"""Sources: examples and documents from files and object storage, in every format that hammemo reads.
+"""Sources: examples and documents from files, object storage and databases.
 
-- `formats`: what the name of a file says, and how its bytes are reached; `listing`: files in folders and behind globs.
-- `tables`: rows of columns; `table_files`: many files of them, cut into shards. `documents`: sequences of tokens, cut
-  into shards (`line_ranges`, `tokenization`).
-- `schemas`: how rows and documents become examples and queries (`examples`, `kinds`, `times`), kept with the model.
-  `reading_notes`: what is said and stored about it.
+- `formats`: what the name of a file says, and how its bytes are reached. `listing`: the files in
+  folders and behind globs, and how they are cut into shards.
+- `read_tables`: rows of columns. `documents`: sequences of tokens. `databases`: rows in no file.
+- `schemas`: how rows and documents become examples and queries, stored with the model.
+  `kinds`: what each column of the input holds. `reading_notes`: what is said and stored about it.
 
 Imports `tokens` and `_arrays`; engines, experiments and the command line build on it.
 """

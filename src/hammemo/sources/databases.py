@@ -1,7 +1,10 @@
-"""Rows that are in no file: what a SQL query returns, and a Delta table at one version; in batches of bounded size.
+"""Rows that are in no file: those of a SQL query, and of a Delta table at one version.
 
-Values are as the database has them, with three exceptions. A decimal is a number, whole where it is; a UUID is a
-string; lists, objects and other values that no column of a model can hold become their text.
+They come in batches of bounded size. Values are as the database has them, with three exceptions:
+
+- a decimal is a number, a whole one where it has no fraction;
+- a UUID is a string;
+- lists, objects and other values that no column of a model can hold become their text.
 """
 
 from __future__ import annotations
@@ -19,10 +22,19 @@ import numpy as np
 
 from hammemo._lazy import explain_missing
 from hammemo.sources.formats import require_arrow
-from hammemo.sources.read_tables import BATCH_ROWS, Batch, arrow_batches, check_columns, check_names, column_array
+from hammemo.sources.read_tables import (
+    BATCH_ROWS,
+    Batch,
+    arrow_batches,
+    check_columns,
+    check_names,
+    column_array,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hammemo._arrays.types import Array
 
 _EXTRAS: Final = {"psycopg": "follow", "duckdb": "lakes", "deltalake": "lakes"}
 _PLAIN: Final = (str, bool, int, float, date, timedelta, type(None))
@@ -35,8 +47,9 @@ class SqlQuery:
     Parameters
     ----------
     address : str
-        ``postgresql://user@host/database``, ``sqlite:///path`` or ``duckdb:///path``. Files are opened for reading
-        only. PostgreSQL sends the rows of a server-side cursor in a read-only transaction.
+        ``postgresql://user@host/database``, ``sqlite:///path`` or ``duckdb:///path``. Files are
+        opened for reading only. PostgreSQL sends the rows of a server-side cursor in a read-only
+        transaction.
     query : str
         One SELECT statement.
 
@@ -61,25 +74,29 @@ class SqlQuery:
         """Yield the rows of the query, all columns of them."""
         scheme, _, path = self.address.partition("://")
         if scheme in ("postgresql", "postgres"):
-            yield from self._of_cursors("psycopg", lambda module: _postgres(module, self.address))
+            yield from self._read_cursor("psycopg", lambda module: _postgres(module, self.address))
         elif scheme == "sqlite":
             path = _file(path)
-            yield from self._of_cursors("sqlite3", lambda module: module.connect(f"file:{path}?mode=ro", uri=True))
+            yield from self._read_cursor(
+                "sqlite3", lambda module: module.connect(f"file:{path}?mode=ro", uri=True)
+            )
         elif scheme == "duckdb":
-            yield from self._of_duckdb(_file(path))
+            yield from self._read_duckdb(_file(path))
         else:
             raise ValueError(
-                f"The address of the database begins with {scheme[:20]!r}: use postgresql://user@host/database, "
-                "sqlite:///path or duckdb:///path."
+                f"The address of the database begins with {scheme[:20]!r}: use "
+                "postgresql://user@host/database, sqlite:///path or duckdb:///path."
             )
 
-    def _of_cursors(self, name: str, connect: Any) -> Iterator[Batch]:
-        module, first = _required(name), 1
+    def _read_cursor(self, name: str, connect: Any) -> Iterator[Batch]:
+        module = _import_driver(name)
+        # PostgreSQL keeps a named cursor on the server, so the rows need not fit in memory at once.
+        of_cursor = {"name": "hammemo"} if name == "psycopg" else {}
+        first_row = 1
         with (
-            _one_error(module),
+            _refuse_in_one_line(module),
             closing(connect(module)) as connection,
-            # with PostgreSQL one on the server, so that the rows need not fit in memory at once
-            closing(connection.cursor(name="hammemo") if name == "psycopg" else connection.cursor()) as cursor,
+            closing(connection.cursor(**of_cursor)) as cursor,
         ):
             cursor.execute(self.query)
             if cursor.description is None:
@@ -87,20 +104,24 @@ class SqlQuery:
             while rows := cursor.fetchmany(BATCH_ROWS):
                 names = tuple(column[0] for column in cursor.description)
                 check_names(names, "The query")
-                values = [column_array([_plain(value) for value in column]) for column in zip(*rows, strict=True)]
-                yield Batch(names, tuple(values), np.arange(first, first + len(rows)), "The query", "row")
-                first += len(rows)
+                columns = tuple(_plain_column(values) for values in zip(*rows, strict=True))
+                numbers = np.arange(first_row, first_row + len(rows))
+                yield Batch(names, columns, numbers, where="The query", unit="row")
+                first_row += len(rows)
 
-    def _of_duckdb(self, path: str) -> Iterator[Batch]:
-        module = _required("duckdb")
+    def _read_duckdb(self, path: str) -> Iterator[Batch]:
+        module = _import_driver("duckdb")
         require_arrow("DuckDB")
-        with _one_error(module), closing(module.connect(path, read_only=True)) as connection:
-            found = connection.sql(self.query)
-            if found is None:
+        with (
+            _refuse_in_one_line(module),
+            closing(module.connect(path, read_only=True)) as connection,
+        ):
+            relation = connection.sql(self.query)
+            if relation is None:
                 raise ValueError("The query returns no rows: give a SELECT statement.")
-            reader = found.to_arrow_reader(BATCH_ROWS)
+            reader = relation.to_arrow_reader(BATCH_ROWS)
             check_names(reader.schema.names, "The query")
-            yield from map(_with_plain, arrow_batches(reader, "The query"))
+            yield from map(_with_plain_values, arrow_batches(reader, "The query"))
 
 
 @dataclass(frozen=True)
@@ -120,34 +141,37 @@ class DeltaVersion:
     @classmethod
     def at(cls, where: str, version: int | None = None) -> DeltaVersion:
         """Return it at a version, by default the newest."""
-        module = _required("deltalake")
-        with _one_error(module.exceptions, "DeltaError"):
+        module = _import_driver("deltalake")
+        with _refuse_in_one_line(module.exceptions, "DeltaError"):
             return cls(where, int(module.DeltaTable(where, version=version).version()))
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """Yield the rows of this version; with `columns`, these columns of them."""
-        module = _required("deltalake")
+        module = _import_driver("deltalake")
         require_arrow("Delta")
-        with _one_error(module.exceptions, "DeltaError"):
+        with _refuse_in_one_line(module.exceptions, "DeltaError"):
             dataset = module.DeltaTable(self.where, version=self.version).to_pyarrow_dataset()
         check_columns(columns, dataset.schema.names, self.where)
-        wanted = None if columns is None else list(columns)
-        parts = dataset.to_batches(columns=wanted, batch_size=BATCH_ROWS)
-        yield from map(_with_plain, arrow_batches(parts, self.where))
+        record_batches = dataset.to_batches(
+            columns=columns if columns is None else list(columns), batch_size=BATCH_ROWS
+        )
+        yield from map(_with_plain_values, arrow_batches(record_batches, self.where))
 
 
 RowSource: TypeAlias = SqlQuery | DeltaVersion
 """A table that does not lie in files that are named."""
 
 
-def _required(name: str) -> Any:
+def _import_driver(name: str) -> Any:
     """Return a module, or say how it is installed."""
-    with explain_missing(f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS.get(name)}]'"):
+    with explain_missing(
+        f"This needs {name}, which is not installed: pip install 'hammemo[{_EXTRAS.get(name)}]'"
+    ):
         return import_module(name)
 
 
 @contextmanager
-def _one_error(module: Any, name: str = "Error") -> Iterator[None]:
+def _refuse_in_one_line(module: Any, name: str = "Error") -> Iterator[None]:
     """Say what a database refused in one line; its own errors hold no password."""
     try:
         yield
@@ -156,9 +180,14 @@ def _one_error(module: Any, name: str = "Error") -> Iterator[None]:
 
 
 def _file(path: str) -> str:
-    """Return the file of sqlite:///path and duckdb:///path: four slashes for an absolute one, as in SQLAlchemy."""
+    """Return the file of sqlite:///path or duckdb:///path.
+
+    As in SQLAlchemy, an absolute path has four slashes.
+    """
     if not re.match(r"/.", path):
-        raise ValueError("Name the file of the database after three slashes, as in sqlite:///shop.db.")
+        raise ValueError(
+            "Name the file of the database after three slashes, as in sqlite:///shop.db."
+        )
     return path[1:]
 
 
@@ -168,25 +197,38 @@ def _postgres(module: Any, address: str) -> Any:
     return connection
 
 
-def _with_plain(batch: Batch) -> Batch:
-    columns = [column_array([*map(_plain, own.tolist())]) if own.dtype.kind == "O" else own for own in batch.columns]
+def _with_plain_values(batch: Batch) -> Batch:
+    columns = list(batch.columns)
+    for place, values in enumerate(columns):
+        if values.dtype.kind == "O":
+            columns[place] = _plain_column(values.tolist())
     return replace(batch, columns=tuple(columns))
 
 
-def _plain(value: Any) -> Any:
+def _plain_column(values: Iterable[Any]) -> Array:
+    return column_array([_plain_value(value) for value in values])
+
+
+def _plain_value(value: Any) -> Any:
     """Return a value as the column of a model takes it.
 
     Examples
     --------
     >>> from decimal import Decimal
-    >>> from hammemo.sources.databases import _plain
-    >>> _plain(Decimal("12.00")), _plain(Decimal("0.5")), _plain([1, None]), _plain(b"ab")
-    (12, 0.5, '[1, null]', '6162')
+    >>> from hammemo.sources.databases import _plain_value
+    >>> _plain_value(Decimal("12.00")), _plain_value(Decimal("0.5")), _plain_value([1, None])
+    (12, 0.5, '[1, null]')
+    >>> _plain_value(b"ab")
+    '6162'
     """
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Decimal):
-        return None if not value.is_finite() else int(value) if value == value.to_integral_value() else float(value)
+        if not value.is_finite():
+            return None
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, (bytes, memoryview)):
         return bytes(value).hex()
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else str(value)
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)

@@ -1,14 +1,16 @@
 """Formats: what the name of a file says about it, and how its bytes are reached.
 
-All that is read comes through this module, so that tables (:mod:`hammemo.sources.read_tables`) and documents
-(:mod:`hammemo.sources.documents`) read the same files:
+All that is read comes through this module, so that tables (:mod:`hammemo.sources.read_tables`) and
+documents (:mod:`hammemo.sources.documents`) read the same files:
 
 - the **format** is the ending of the name: CSV, TSV, JSON lines, Parquet or text;
 - the **compression** is an ending after it: gzip, bzip2, Zstandard or LZ4;
-- the **place** is this machine, standard input, or an address such as ``s3://bucket/folder/a.csv.gz``.
+- the **place** is this machine, standard input, or an address such as
+  ``s3://bucket/folder/a.csv.gz``.
 
-Text, CSV and JSON lines on this machine need no extra package, plain or with gzip or bzip2. Parquet, Zstandard, LZ4 and
-addresses need pyarrow, and `require_arrow` is the only place that imports it.
+Text, CSV and JSON lines on this machine need no extra package, plain or with gzip or bzip2.
+Parquet, Zstandard, LZ4 and addresses need pyarrow, and `require_arrow` is the only place that
+imports it.
 """
 
 from __future__ import annotations
@@ -61,8 +63,10 @@ def compression_of(where: str) -> str | None:
     Examples
     --------
     >>> from hammemo.sources.formats import compression_of
-    >>> compression_of("a.csv.zst"), compression_of("s3://bucket/a.txt.gz?region=eu-west-1"), compression_of("a.csv")
-    ('zstd', 'gzip', None)
+    >>> compression_of("a.csv.zst"), compression_of("s3://bucket/a.txt.gz?region=eu-west-1")
+    ('zstd', 'gzip')
+    >>> compression_of("a.csv") is None
+    True
     """
     return COMPRESSIONS.get(_ending(_name(where)))
 
@@ -79,13 +83,15 @@ def format_of(where: str, default: str | None = None) -> str:
     name = _name(where)
     if compression_of(where) is not None:
         name = name.removesuffix(_ending(name))
-    found = next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), default)
-    if found is None:
+    matches = (kind for kind, endings in ENDINGS.items() if name.endswith(endings))
+    kind = next(matches, default)
+    if kind is None:
         shown = "Standard input" if where == STANDARD_INPUT else where
         raise ValueError(
-            f"{shown} has no ending that tells its format: name it with format=, one of {', '.join(FORMATS)}."
+            f"{shown} has no ending that tells its format: name it with format=, one of "
+            f"{', '.join(FORMATS)}."
         )
-    return found
+    return kind
 
 
 def is_address(where: str) -> bool:
@@ -95,11 +101,14 @@ def is_address(where: str) -> bool:
 
 def _name(where: str) -> str:
     """Return a place in lower case, without what follows the path of an address."""
-    return (where.partition("?")[0] if is_address(where) else where).lower()
+    if is_address(where):
+        where = where.partition("?")[0]
+    return where.lower()
 
 
 def _ending(name: str) -> str:
-    return name[name.rfind(".") :] if "." in name else ""
+    start = name.rfind(".")
+    return name[start:] if start >= 0 else ""
 
 
 # ---------------------------------------------------------------- pyarrow
@@ -107,7 +116,9 @@ def _ending(name: str) -> str:
 
 def require_arrow(what: str, *modules: str) -> Any:
     """Return pyarrow with these modules of it, or say what needs it and how to install it."""
-    with explain_missing(f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'"):
+    with explain_missing(
+        f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'"
+    ):
         for name in ("pyarrow", *(f"pyarrow.{module}" for module in modules)):
             import_module(name)
     return sys.modules["pyarrow"]
@@ -124,12 +135,16 @@ def require_reader(where: str, kind: str) -> None:
 @cache
 def file_system(base: str) -> Any:
     """Return pyarrow's file system of an address; of this machine for an empty one."""
-    systems = require_arrow("Object storage" if base else "Native file access", "fs").fs
-    return systems.FileSystem.from_uri(base)[0] if base else systems.LocalFileSystem()
+    if not base:
+        return require_arrow("Native file access", "fs").fs.LocalFileSystem()
+    return require_arrow("Object storage", "fs").fs.FileSystem.from_uri(base)[0]
 
 
-def located(where: str) -> tuple[str, str]:
-    """Return the address that a place's file system is found by, empty for this machine's, and the path there."""
+def split_place(where: str) -> tuple[str, str]:
+    """Return the address by which a place's file system is found, and the path there.
+
+    The address is empty for this machine's file system.
+    """
     if not is_address(where):
         return "", where
     return where, str(require_arrow("Object storage", "fs").fs.FileSystem.from_uri(where)[1])
@@ -141,54 +156,71 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
     arrow = require_arrow("Parquet", "parquet")
     with seekable(stream) as file:
         try:
-            opened_file = arrow.parquet.ParquetFile(file)
+            parquet = arrow.parquet.ParquetFile(file)
         except arrow.ArrowInvalid as error:
             raise ValueError(
-                f"{where} is not a Parquet file: use another copy of it, or name its format with format=."
+                f"{where} is not a Parquet file: use another copy of it, or name its format with "
+                "format=."
             ) from error
-        yield opened_file
+        yield parquet
 
 
 def row_groups(file: Any, start: int, stop: int | None) -> list[int]:
     """Return the row groups of a Parquet file that begin in a range of its bytes."""
     chunks = [file.metadata.row_group(group).column(0) for group in range(file.num_row_groups)]
     begins = [chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks]
-    return [group for group, place in enumerate(begins) if start <= place and (stop is None or place < stop)]
+    return [
+        group
+        for group, place in enumerate(begins)
+        if start <= place and (stop is None or place < stop)
+    ]
 
 
 # ---------------------------------------------------------------- streams
 
 
 @contextmanager
-def opened(where: str) -> Iterator[IO[bytes]]:
-    """Open a file or an address, decompressed where its name says so, or standard input for ``-``, left open."""
+def open_stream(where: str) -> Iterator[IO[bytes]]:
+    """Open a file or an address, decompressed where its name says so.
+
+    ``-`` is standard input, which is left open.
+    """
     if where == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
-    with opened_file(*located(where), where) as stream:
+    with open_file(*split_place(where), where) as stream:
         yield stream
 
 
 @contextmanager
-def opened_file(base: str, path: str, shown: str) -> Iterator[IO[bytes]]:
-    """Open a file of a file system to be read from its start, decompressed where its name says so."""
+def open_file(base: str, path: str, shown: str) -> Iterator[IO[bytes]]:
+    """Open a file of a file system at its start, decompressed where its name says so.
+
+    Errors call it `shown`.
+    """
     try:
-        file = file_system(base).open_input_file(path) if base else open(path, "rb")  # noqa: SIM115  (closed below)
+        if base:
+            file = file_system(base).open_input_file(path)
+        else:
+            file = open(path, "rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{shown or 'A file without a name'} does not exist: name a file, or - for standard input."
+            f"{shown or 'A file without a name'} does not exist: name a file, or - for standard "
+            "input."
         ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{shown} is a folder: name a file in it.") from None
-    with file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, PIECE_BYTES) as stream:
+    if not isinstance(file, io.BufferedReader):
+        file = io.BufferedReader(file, PIECE_BYTES)
+    with file as stream:
         if compression_of(path) is None:
             yield stream
         else:
-            with _decompressed(stream, path) as plain:
+            with _decompress(stream, path) as plain:
                 yield io.BufferedReader(_Decompressed(plain, shown), PIECE_BYTES)
 
 
-def _decompressed(stream: Any, path: str) -> Any:
+def _decompress(stream: Any, path: str) -> Any:
     """Return a stream of what was compressed."""
     compression = compression_of(path)
     if compression == "gzip":
@@ -200,10 +232,14 @@ def _decompressed(stream: Any, path: str) -> Any:
 
 
 class _Decompressed(io.RawIOBase):
-    """What a decompressor has in `read` as a stream of Python's; `name` is that of the file, for its errors."""
+    """What a decompressor has in `read` as a stream of Python's.
+
+    `name` is that of the file, for errors.
+    """
 
     def __init__(self, stream: Any, name: str) -> None:
-        self._stream, self._name = stream, name
+        self._stream = stream
+        self._name = name
 
     def readable(self) -> bool:
         """Return True: that is what it is for."""
@@ -218,7 +254,8 @@ class _Decompressed(io.RawIOBase):
             if getattr(error, "errno", None) is not None:
                 raise
             raise ValueError(
-                f"{self._name} is damaged or not compressed as its name says: use another copy of it."
+                f"{self._name} is damaged or not compressed as its name says: use another copy of "
+                "it."
             ) from error
         buffer[: len(data)] = data
         return len(data)
@@ -226,7 +263,10 @@ class _Decompressed(io.RawIOBase):
 
 @contextmanager
 def seekable(stream: Any) -> Iterator[Any]:
-    """Yield a stream that can be read from its end: what cannot, such as a pipe, is copied to a file first."""
+    """Yield a stream that can be read from its end.
+
+    What cannot, such as a pipe, is copied to a file first.
+    """
     if stream.seekable():
         yield stream
         return
@@ -241,12 +281,15 @@ Copies: TypeAlias = "dict[Any, IO[bytes]]"
 """Copies of what can be read only once, by its name."""
 
 _COPY_IN_MEMORY: Final = 2**26
-"""Bytes of a copy up to which it stays in memory; a larger one is a temporary file without a name."""
+"""Bytes of a copy up to which it stays in memory; a larger one is a temporary file."""
 
 
 @contextmanager
-def copied_streams(places: Iterable[Any]) -> Iterator[Copies]:
-    """Copy standard input and pipes among some places, so that they can be read twice; yield the copies."""
+def copy_streams(places: Iterable[Any]) -> Iterator[Copies]:
+    """Copy standard input and pipes among some places, so that they can be read twice.
+
+    Yield the copies.
+    """
     copies: Copies = {}
     with ExitStack() as stack:
         for where in places:
@@ -254,9 +297,11 @@ def copied_streams(places: Iterable[Any]) -> Iterator[Copies]:
                 continue
             if where in copies:
                 shown = "Standard input" if where == STANDARD_INPUT else where
-                raise ValueError(f"{shown} can be read only once, and it is named twice: name it once.")
+                raise ValueError(
+                    f"{shown} can be read only once, and it is named twice: name it once."
+                )
             copies[where] = stack.enter_context(tempfile.SpooledTemporaryFile(_COPY_IN_MEMORY))
-            with opened(where) as stream:
+            with open_stream(where) as stream:
                 while piece := stream.read(PIECE_BYTES):
                     copies[where].write(piece)
         yield copies
@@ -266,7 +311,12 @@ def _is_stream(where: str) -> bool:
     """Return whether a place can be read only once."""
     if where == STANDARD_INPUT:
         return True
-    return not is_address(where) and os.path.exists(where) and not os.path.isfile(where) and not os.path.isdir(where)
+    return (
+        not is_address(where)
+        and os.path.exists(where)
+        and not os.path.isfile(where)
+        and not os.path.isdir(where)
+    )
 
 
 # ---------------------------------------------------------------- text and JSON
@@ -275,7 +325,8 @@ def _is_stream(where: str) -> bool:
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
     """Return the error of a file that is not text as it should be."""
     return ValueError(
-        f"{where} is not text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its format with format=."
+        f"{where} is not text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its "
+        "format with format=."
     )
 
 
@@ -288,8 +339,8 @@ def json_value(line: bytes, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         shown = line[:40].decode("utf-8", "replace").strip()
         raise ValueError(
-            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value per line (jq -c '.[]' makes lines of "
-            "an array)."
+            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value per line (jq -c "
+            "'.[]' makes lines of an array)."
         ) from error
     if any(sign in line for sign in _MAYBE_SURROGATES):
         _refuse_surrogates(value, place)
@@ -301,13 +352,16 @@ _MAYBE_SURROGATES: Final = (b"\\ud", b"\\uD", b"\xed")
 
 
 def _refuse_surrogates(value: Any, place: str) -> None:
-    """Refuse half of a surrogate pair: as a token or a label it could be learnt, but never be written as an answer."""
+    """Refuse half of a surrogate pair.
+
+    As a token or a label it could be learned, but never be written as an answer.
+    """
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{place} holds {error.object[error.start]!a}, half of a surrogate pair, which is not a character "
-            "and cannot be written as text: replace it, for example by '?'."
+            f"{place} holds {error.object[error.start]!a}, half of a surrogate pair, which is not "
+            "a character and cannot be written as text: replace it, for example by '?'."
         ) from error
 
 

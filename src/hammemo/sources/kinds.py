@@ -1,125 +1,203 @@
-"""Kinds: what each column of the input holds, so that another file is read as the model learnt it.
+"""Kinds: what each column of the input holds, so that another file is read as the model learned it.
 
-``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers or dates, which the
-model cuts into cells (:mod:`hammemo.tokens.column_values`), or one of the kinds of names below. Values of another
-file are read the same way: in a column of numbers or of whole numbers the text ``3`` is the number 3; in one of strings
-the number 3 is the text.
+``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers
+or dates, which the model cuts into cells (:mod:`hammemo.tokens.column_kinds`), or one of the kinds
+of names. Values of another file are read the same way: in a column of numbers or of whole numbers
+the text ``3`` is the number 3; in one of strings the number 3 is the text.
 
-What a column of a text file holds follows from all of its rows (:mod:`hammemo.tokens.text_evidence`). Some rows without
-any value say nothing about it.
+What a column of a text file holds follows from all of its rows
+(:mod:`hammemo.tokens.text_evidence`). Rows without any value say nothing about it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.column_letters import encode_letters
 from hammemo.tokens.missing import MISSING, is_missing
-from hammemo.tokens.text_evidence import NAMES_ONLY, UNKNOWN, TextEvidence
+from hammemo.tokens.text_evidence import NAMES_ONLY, TextEvidence
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.tokens.column_kinds import ColumnKinds
 
-ORDERED: Final = (ColumnKind.NUMBERS, ColumnKind.DATES)
-"""The kinds of columns that the model cuts into cells."""
 
-STRINGS, WHOLE_NUMBERS, MIXED = "s", "i", "m"
-"""The kinds of names: MIXED for something else or both; UNKNOWN while no value is known. Notes hold these letters."""
+class InputKind(Enum):
+    """What a column of the input holds; the values are the letters of the note ``kinds``."""
 
-ONLY_TRUTHS, OTHERS = "t", "f"
-"""Whether a column holds truth values only; UNKNOWN without values."""
+    NUMBERS = "n"
+    DATES = "d"
+    STRINGS = "s"
+    """Names, all of them strings."""
+    WHOLE_NUMBERS = "i"
+    """Names, all of them whole numbers."""
+    MIXED = "m"
+    """Names of both sorts or of another one, or not known of which."""
+    UNKNOWN = "?"
+    """No value is known yet, so the next ones decide. No note holds it."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the model cuts the column into cells."""
+        return self in _COLUMN_KINDS
+
+    @property
+    def column_kind(self) -> ColumnKind:
+        """The kind of the column for the model."""
+        return _COLUMN_KINDS.get(self, ColumnKind.NAMES)
+
+    @classmethod
+    def from_column_kind(cls, kind: ColumnKind) -> InputKind:
+        """Return what is known of an input column from its kind for the model alone."""
+        return cls(kind.value) if kind.is_ordered else cls.MIXED
+
+
+InputKinds: TypeAlias = tuple[InputKind, ...]
+
+_COLUMN_KINDS: Final = {
+    InputKind.NUMBERS: ColumnKind.NUMBERS,
+    InputKind.DATES: ColumnKind.DATES,
+}
 
 _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
-"""How text files write truth values, which are learnt as the numbers 1 and 0."""
+"""How text files write truth values, which are learned as the numbers 1 and 0."""
+
+_LONGEST_NOTE: Final = 1024
+"""Characters of the note ``kinds``; a longer one is left out, and the kept rows tell the kinds."""
+
+_MOST_COLUMNS: Final = 10**7
+"""A note of more columns than these was not written by us: a short one could ask for billions."""
+
+_RUN_OF_A_NOTE: Final = r"([simnd])([0-9]{1,6})?"
 
 
-def merged_kinds(before: str, after: str, other: str = MIXED) -> str:
-    """Return what columns hold after two batches: `other` where they differ.
-
-    Examples
-    --------
-    >>> from hammemo.sources.kinds import merged_kinds
-    >>> merged_kinds("", "si"), merged_kinds("si", "ss"), merged_kinds("s?", "?i")
-    ('si', 'sm', 'si')
-    """
-    pairs = zip(before or UNKNOWN * len(after), after, strict=True)
-    return "".join(b if a in (b, UNKNOWN) else a if b == UNKNOWN else other for a, b in pairs)
-
-
-def known_kinds(kinds: str) -> str:
-    """Return the kinds of columns all of whose values were read: those without any value hold something else."""
-    return kinds.replace(UNKNOWN, MIXED)
-
-
-def packed_kinds(kinds: str) -> str:
-    """Return runs of letters as a letter and a number, so that a note of many columns stays short.
+def merge_kinds(before: InputKinds, after: InputKinds) -> InputKinds:
+    """Return what columns hold after two batches, of which the first may be none.
 
     Examples
     --------
-    >>> from hammemo.sources.kinds import packed_kinds, unpacked_kinds
-    >>> packed_kinds("ssssi"), unpacked_kinds("s4i")
-    ('s4i', 'ssssi')
+    >>> from hammemo.sources.kinds import InputKind, merge_kinds
+    >>> strings, whole = InputKind.STRINGS, InputKind.WHOLE_NUMBERS
+    >>> [kind.name for kind in merge_kinds((strings, InputKind.UNKNOWN), (whole, whole))]
+    ['MIXED', 'WHOLE_NUMBERS']
     """
-    packed = re.sub(r"(.)\1+", lambda run: f"{run[1]}{len(run[0])}", kinds)
-    return packed if len(packed) <= 1024 else ""
+    if not before:
+        return after
+    return tuple(merge_kind(old, new) for old, new in zip(before, after, strict=True))
 
 
-def unpacked_kinds(packed: str) -> str:
-    """Return the letters that `packed_kinds` packed; nothing for a note that it did not write."""
-    if not re.fullmatch(r"([simnd]([0-9]{1,6})?)*", packed, re.ASCII):
-        return ""
-    return "".join(letter * int(number or 1) for letter, number in re.findall(r"([simnd])([0-9]*)", packed))
+def merge_kind(before: InputKind, after: InputKind) -> InputKind:
+    """Return what a column holds after two batches."""
+    if before in (after, InputKind.UNKNOWN):
+        return after
+    if after == InputKind.UNKNOWN:
+        return before
+    return InputKind.MIXED
 
 
-def kinds_of_model(columns: Iterable[ColumnKind]) -> str:
-    """Return what is known of a model's input from the kinds of its columns alone, the label last.
+Truths: TypeAlias = "tuple[bool | None, ...]"
+"""Whether columns hold truth values only; None for a column without values."""
+
+
+def merge_truths(before: Truths, after: Truths) -> Truths:
+    """Return whether columns hold truth values only in two batches; the first may be none.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import merge_truths
+    >>> merge_truths((True, True, None), (True, None, False))
+    (True, True, False)
+    """
+    if not before:
+        return after
+    merged = []
+    for old, new in zip(before, after, strict=True):
+        if old is None or new is None:
+            merged.append(new if old is None else old)
+        else:
+            merged.append(old and new)
+    return tuple(merged)
+
+
+def settle_kinds(kinds: Iterable[InputKind]) -> InputKinds:
+    """Return the kinds of columns all of whose values were read.
+
+    Columns without a value hold something else: nothing is known of them.
+    """
+    return tuple(InputKind.MIXED if kind == InputKind.UNKNOWN else kind for kind in kinds)
+
+
+def encode_kinds(kinds: Iterable[InputKind]) -> str:
+    """Return kinds as a note: a letter, and how often it follows itself, so that it stays short.
+
+    A note that is too long is empty.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import InputKind, decode_kinds, encode_kinds
+    >>> kinds = (InputKind.STRINGS,) * 4 + (InputKind.WHOLE_NUMBERS,)
+    >>> encode_kinds(kinds), decode_kinds("s4i") == kinds
+    ('s4i', True)
+    """
+    letters = "".join(kind.value for kind in kinds)
+    note = re.sub(r"(.)\1+", lambda run: f"{run[1]}{len(run[0])}", letters)
+    return note if len(note) <= _LONGEST_NOTE else ""
+
+
+def decode_kinds(note: str) -> InputKinds:
+    """Return the kinds of a note; none for a note that `encode_kinds` did not write."""
+    if not re.fullmatch(f"({_RUN_OF_A_NOTE})*", note, re.ASCII):
+        return ()
+    runs = [(letter, int(times or 1)) for letter, times in re.findall(_RUN_OF_A_NOTE, note)]
+    if sum(times for _, times in runs) > _MOST_COLUMNS:
+        return ()
+    kinds: list[InputKind] = []
+    for letter, times in runs:
+        kinds += [InputKind(letter)] * times
+    return tuple(kinds)
+
+
+def kinds_of_model(columns: Iterable[ColumnKind]) -> InputKinds:
+    """Return what is known of a model's input from the kinds of its columns, the label last.
 
     Examples
     --------
     >>> from hammemo.sources.kinds import kinds_of_model
     >>> from hammemo.tokens.column_kinds import ColumnKind
-    >>> kinds_of_model((ColumnKind.NAMES, ColumnKind.NUMBERS))
-    'mnm'
+    >>> [kind.name for kind in kinds_of_model((ColumnKind.NAMES, ColumnKind.NUMBERS))]
+    ['MIXED', 'NUMBERS', 'MIXED']
     """
-    return "".join(kind.value if kind.is_ordered else MIXED for kind in columns) + MIXED
+    return (*map(InputKind.from_column_kind, columns), InputKind.MIXED)
 
 
-def ordered_columns(kinds: str) -> list[int]:
+def find_ordered_columns(kinds: InputKinds) -> list[int]:
     """Return the places of the columns that are numbers or dates; `kinds` has the label last.
 
     Examples
     --------
-    >>> from hammemo.sources.kinds import ordered_columns
-    >>> ordered_columns("snds")
+    >>> from hammemo.sources.kinds import decode_kinds, find_ordered_columns
+    >>> find_ordered_columns(decode_kinds("snds"))
     [1, 2]
     """
-    return [place for place, kind in enumerate(kinds[:-1]) if kind in ORDERED]
+    return [place for place, kind in enumerate(kinds[:-1]) if kind.is_ordered]
 
 
-def found_kind(values: Array) -> str:
-    """Return what some values with types say: n, d, s for all else, or that there is none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.sources.kinds import found_kind
-    >>> found_kind(np.array([1, 2])), found_kind(np.array([None, "a"], object)), found_kind(np.array([None], object))
-    ('n', 's', '?')
-    """
+def _find_kind(values: Array) -> InputKind:
+    """Return the kind of values that have types: STRINGS for names of any sort."""
     if values.dtype.kind == "O" and all(map(is_missing, values.tolist())):
-        return UNKNOWN
-    return encode_letters(column_kinds([values], "auto", None, has_types=True))
+        return InputKind.UNKNOWN
+    (kind,) = column_kinds([values], "auto", None, has_types=True)
+    return InputKind(kind.value)
 
 
 class Typing(StrEnum):
@@ -149,49 +227,74 @@ def evidence_of_values(values: Array, typing: Typing, na: Collection[str]) -> Te
     listed = values.tolist() if values.dtype.kind == "O" else []
     strings = [value for value in listed if isinstance(value, str)]
     if not strings:
-        return TextEvidence.of_kind(found_kind(values))
+        return TextEvidence.of_kind(_find_kind(values).value)
     others = [value for value in listed if not isinstance(value, str) and not is_missing(value)]
     of_strings = TextEvidence.of_texts(strings, na)
+    if typing == Typing.ALL and others:
+        return NAMES_ONLY
     if typing == Typing.ALL:
-        return NAMES_ONLY if others else replace(of_strings, is_typed=True)
-    of_others = TextEvidence.of_kind(found_kind(object_array(others)))
+        return replace(of_strings, is_typed=True)
+    of_others = TextEvidence.of_kind(_find_kind(object_array(others)).value)
     return of_strings.without_numbers().plus(of_others)
 
 
-def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
-    """Return the kinds of columns, s for names, given what their values say and which the user takes for numbers."""
-    one_of_each = [_ONE_OF_EACH.get(kind, np.array(["a"])) for kind in found]
-    return encode_letters(column_kinds(one_of_each, numeric, names, has_types=True))
+def choose_kinds(
+    evidence: Iterable[TextEvidence], numeric: Any, names: Sequence[str]
+) -> ColumnKinds:
+    """Return the kinds of columns, given what their values say and which the user names numbers."""
+    # The choice is that of a table with one value of each kind.
+    one_of_each = [_ONE_OF_EACH.get(column.kind, np.array(["a"])) for column in evidence]
+    return column_kinds(one_of_each, numeric, names, has_types=True)
 
 
-_ONE_OF_EACH: Final = dict(zip(ORDERED, (np.array([0.5]), np.array(["1970-01-01"], "datetime64[us]")), strict=True))
+_ONE_OF_EACH: Final[dict[str, Array]] = {
+    ColumnKind.NUMBERS: np.array([0.5]),
+    ColumnKind.DATES: np.array(["1970-01-01"], "datetime64[us]"),
+}
 
 
-def kind_of(values: Array) -> str:
-    """Return whether values are all strings, all whole numbers, or neither; missing ones aside."""
+def kind_of_names(values: Array) -> InputKind:
+    """Return whether names are all strings, all whole numbers, or neither; missing ones aside."""
     if values.dtype.kind in "iu":
-        return WHOLE_NUMBERS
-    found = {type(value) for value in values.tolist() if value != NO_TOKEN and value != MISSING}
-    return UNKNOWN if not found else STRINGS if found == {str} else WHOLE_NUMBERS if found == {int} else MIXED
+        return InputKind.WHOLE_NUMBERS
+    present = (value for value in values.tolist() if value not in (NO_TOKEN, MISSING))
+    types = {type(value) for value in present}
+    if not types:
+        return InputKind.UNKNOWN
+    if types == {str}:
+        return InputKind.STRINGS
+    return InputKind.WHOLE_NUMBERS if types == {int} else InputKind.MIXED
 
 
-def as_kind(values: Array, kind: str) -> Array:
-    """Return values as the model learnt them: texts as whole numbers or the other way round where that is possible."""
-    if kind == WHOLE_NUMBERS and values.dtype.kind == "O":
-        return _narrowed([_number(value) for value in values.tolist()])
-    if kind == STRINGS and kind_of(values) != STRINGS:
-        return object_array(
-            str(value) if type(value) is int and value != NO_TOKEN else value for value in values.tolist()
-        )
+def as_kind(values: Array, kind: InputKind) -> Array:
+    """Return names as the model learned them.
+
+    Texts become whole numbers, or the other way round, where that is possible.
+    """
+    if kind == InputKind.WHOLE_NUMBERS and values.dtype.kind == "O":
+        numbers = [_number(value) for value in values.tolist()]
+        if all(type(value) is int for value in numbers):
+            return np.array(numbers, np.int64)
+        return object_array(numbers)
+    if kind == InputKind.STRINGS and kind_of_names(values) != InputKind.STRINGS:
+        return object_array(_text(value) for value in values.tolist())
     return values
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, str) and value in _TRUTHS:
+    """Return the whole number of 64 bits that a text is; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    if value in _TRUTHS:
         return _TRUTHS[value]
-    is_whole = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value, re.ASCII)
-    return int(value) if is_whole and -(2**63) < int(value) < 2**63 else value
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", value, re.ASCII):
+        return value
+    number = int(value)
+    return number if -(2**63) < number < 2**63 else value
 
 
-def _narrowed(values: list[Any]) -> Array:
-    return np.array(values, np.int64) if all(type(value) is int for value in values) else object_array(values)
+def _text(value: Any) -> Any:
+    """Return a whole number as its text; any other value as it is."""
+    if type(value) is int and value != NO_TOKEN:
+        return str(value)
+    return value

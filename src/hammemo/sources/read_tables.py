@@ -1,50 +1,55 @@
-r"""Tables: rows of CSV, TSV, JSON lines, Parquet or Arrow, from a file or standard input, in batches of bounded size.
+r"""Tables: rows of CSV, TSV, JSON lines, Parquet or Arrow, in batches of bounded size.
 
-A value of a table is as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON lines and
-Parquet a string, a number, a truth value or a date. A column is read as names (`Batch.tokens`), or as numbers or dates
-(`Batch.ordered`), where a text is the number or the date that it says (`OrderedReading`). An empty cell, a null and a
-JSON object without the key are *missing*: they are read as None; so are texts such as ``NA`` in a column of numbers or
-dates. In a context they have a token of their own, leave the position empty, or
-are refused (:mod:`hammemo.tokens.missing`).
+**Values.** A value of a table is as the file has it: in CSV a string as it is written (``007``
+stays ``"007"``), in JSON lines and Parquet a string, a number, a truth value or a date. A column is
+read as names (`Batch.tokens`), or as numbers or dates (`Batch.read_ordered`), where a text is the
+number or the date that it says (`OrderedReading`). An empty cell, a null and a JSON object without
+the key are *missing*: they are read as None; so are texts such as ``NA`` in a column of numbers or
+dates. In a context they have a token of their own, leave the position empty, or are refused
+(:mod:`hammemo.tokens.missing`). Each row knows its place (the line of a CSV or JSON file, the row
+of a Parquet file), so that whatever is wrong with it can be named.
 
-Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
-can be named.
+**Times.** A time is a number, or a date with or without a time of day as ISO 8601 writes it
+(``2024-01-31``, ``2024-01-31 12:00:05.25``, ``2024-01-31T12:00Z``), or a value that Parquet keeps
+as one. Moments of one column can be compared: numbers become numbers, all others microseconds since
+1970 (times without a zone are taken as UTC). Texts that can be read both ways, such as
+``20240131``, are numbers, which are in the same order.
 
-Times: what a column of a table says about when each row was.
-
-A time is a number, or a date with or without a time of day as ISO 8601 writes it (``2024-01-31``,
-``2024-01-31 12:00:05.25``, ``2024-01-31T12:00Z``), or a value that Parquet keeps as one. Moments of one column can be
-compared: numbers become numbers, all others microseconds since 1970 (times without a zone are taken as UTC). Texts that
-can be read both ways, such as ``20240131``, are numbers, which are in the same order.
-
-Tables in many files, cut into shards that can be read anywhere, and more than once.
-
-A source of rows is a sorted list of CSV, TSV, JSON-lines or Parquet files, on this machine or on object storage, or the
-files of an Arrow dataset. A Parquet file is cut at its row groups: a shard holds those that begin in its bytes. Other
-files are shards as a whole, because a line break in quotes looks like the end of a row to a reader that begins in the
-middle. No file is opened to cut a source, but those of an Arrow dataset that are larger than a shard.
+**Many files.** `TableFiles` are cut into shards that can be read anywhere, and more than once. They
+are a sorted list of CSV, TSV, JSON-lines or Parquet files, on this machine or on object storage, or
+the files of an Arrow dataset. A Parquet file is cut at its row groups: a shard holds those that
+begin in its bytes. Other files are shards as a whole, because a line break in quotes looks like the
+end of a row to a reader that begins in the middle. No file is opened to cut a source, but those of
+an Arrow dataset that are larger than a shard.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import re
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from itertools import chain, islice
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources import formats
-from hammemo.sources.formats import STANDARD_INPUT, format_of, opened_file, require_arrow, require_reader
+from hammemo.sources.formats import (
+    STANDARD_INPUT,
+    format_of,
+    open_file,
+    require_arrow,
+    require_reader,
+)
 from hammemo.sources.kinds import Typing, evidence_of_values
-from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, listed_files
+from hammemo.sources.listing import File, Shard, ShardedFiles, files_of_one_format, list_files
 from hammemo.sources.reading_notes import read_date_formats, read_na
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.column_values import read_ordered, with_large_numbers
@@ -89,10 +94,13 @@ class OrderedReading:
     date_format: str = ISO
 
     def read(self, text: str) -> Any:
-        """Return the value of a text: None if it is missing, the text itself if it is no number or date."""
+        """Return the value of a text: None if missing, the text itself if it says none."""
         if is_blank_or_na(text, self.na):
             return None
-        value = number_in(text) if self.kind == ColumnKind.NUMBERS else read_date(text, self.date_format)
+        if self.kind == ColumnKind.NUMBERS:
+            value: Any = number_in(text)
+        else:
+            value = read_date(text, self.date_format)
         return text if value is None else value
 
 
@@ -105,7 +113,8 @@ class Batch:
     names : tuple of str
         The columns; "1", "2" and so on where the file does not name them.
     columns : tuple of ndarray
-        The values of each column: integers where all of them are, otherwise objects, None where one is missing.
+        The values of each column: integers where all of them are, otherwise objects, None where one
+        is missing.
     numbers : ndarray of int64
         The line or the row of the file that each one is.
     where : str
@@ -126,16 +135,20 @@ class Batch:
         return len(self.numbers)
 
     def column(self, name: str) -> Array:
-        """Return the values of a column, or refuse a name that the table does not have and say which it has."""
+        """Return the values of a column; refuse a name that is none, and say which there are."""
         if name not in self.names:
-            mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
-            if mark is not None:
-                raise ValueError(
-                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} separates values, use "
-                    f"delimiter={mark[0]!r}."
-                )
+            self._refuse_other_delimiter()
             check_columns([name], self.names, self.where)
         return self.columns[self.names.index(name)]
+
+    def _refuse_other_delimiter(self) -> None:
+        """Refuse a table whose only column looks like several, separated otherwise."""
+        mark = re.search(r"[;|\t]", self.names[0])
+        if len(self.names) == 1 and mark is not None:
+            raise ValueError(
+                f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} separates "
+                f"values, use delimiter={mark[0]!r}."
+            )
 
     def place(self, row: int) -> str:
         """Return where a row is found, for an error message."""
@@ -144,7 +157,8 @@ class Batch:
     def tokens(self, name: str, missing: str | None = None) -> Array:
         """Return the tokens of a column; what takes the place of missing ones, `missing` says.
 
-        None is for a column that every row needs, as it needs a label: a missing one is then refused.
+        None is for a column that every row needs, as it needs a label: a missing one is then
+        refused.
         """
         values = self.column(name)
         if values.dtype.kind != "O":
@@ -157,16 +171,19 @@ class Batch:
             self._refuse_missing(name, int(np.flatnonzero(lacking)[0]), missing)
         return fill_column(values, lacking, missing)
 
-    def ordered(self, name: str, reading: OrderedReading) -> Array:
-        """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
+    def read_ordered(self, name: str, reading: OrderedReading) -> Array:
+        """Return a column of numbers as floats, or one of dates as they are.
 
-        Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
-        ones if the reading refuses them.
+        A missing number is NaN, a missing date None.
+        Whole numbers that a float does not hold are as they are. A value of another kind is
+        refused; so are missing ones if the reading refuses them.
         """
         values = self._read_texts(name, reading)
         is_text = np.fromiter((isinstance(value, str) for value in values), bool, len(values))
         plain = values
-        if is_text.any():  # a text of another format is no date here, though it may be one elsewhere
+        if (
+            is_text.any()
+        ):  # a text of another format is no date here, though it may be one elsewhere
             plain = values.copy()
             plain[is_text] = None
         numbers = read_ordered(plain, reading.kind, f"Column {name!r}")
@@ -189,12 +206,15 @@ class Batch:
                 learned += f" written as {reading.date_format}"
             other = f"{name}={choose_format(formats_of(value)) or 'FORMAT'}"
             ways += f", or say how this file writes its dates: date_format={other!r}"
-            raise ValueError(f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. {ways}.")
+            raise ValueError(
+                f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. "
+                f"{ways}."
+            )
         if isinstance(value, str):
             ways += f", or name the text with na={value!r}"
         raise ValueError(
-            f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. {ways}, or fit again with "
-            "numeric= and a list without this column."
+            f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. "
+            f"{ways}, or fit again with numeric= and a list without this column."
         )
 
     def targets(self, name: str, na: Collection[str]) -> Floats:
@@ -205,8 +225,8 @@ class Batch:
             if is_missing(values[row]):
                 self._refuse_missing(name, row, None)
             raise ValueError(
-                f"{self.place(row)}: the target {name!r} is {values[row]!r}, which is not a finite number. Correct it, "
-                "drop the row, or predict names with label=."
+                f"{self.place(row)}: the target {name!r} is {values[row]!r}, which is not a "
+                "finite number. Correct it, drop the row, or predict names with label=."
             )
         return numbers
 
@@ -215,10 +235,17 @@ class Batch:
         values = self.column(name)
         if values.dtype.kind != "O":
             return values
-        return object_array([reading.read(value) if isinstance(value, str) else value for value in values])
+        converted = values.copy()
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                converted[row] = reading.read(value)
+        return converted
 
     def evidence(self, name: str, na: Collection[str]) -> TextEvidence:
-        """Return what the values of a column say about its kind; texts of `na` may stand for missing values."""
+        """Return what the values of a column say about its kind.
+
+        Texts of `na` may stand for missing values.
+        """
         return evidence_of_values(self.column(name), self.typing, na)
 
     def count_missing_texts(self, name: str, na: Collection[str]) -> Counter[str]:
@@ -238,17 +265,22 @@ class Batch:
     def _check_types(self, name: str, values: Array) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
             return
-        row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
+        row = next(
+            row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES
+        )
         raise ValueError(
-            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is not a token: make it a "
-            "string or a whole number, leave the column out with columns=, or use h= where it is a list of tokens."
+            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is "
+            "not a token: make it a string or a whole number, leave the column out with "
+            "columns=, or use h= where it is a list of tokens."
         )
 
 
-def shown_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return the names of columns for an error message, not too many of them."""
-    more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-    return ", ".join(names[:_SHOWN_COLUMNS]) + more
+    listed = ", ".join(names[:_SHOWN_COLUMNS])
+    if len(names) <= _SHOWN_COLUMNS:
+        return listed
+    return f"{listed} and {len(names) - _SHOWN_COLUMNS} more"
 
 
 def read_table(
@@ -266,16 +298,18 @@ def read_table(
     Parameters
     ----------
     where : str
-        A file, an address such as ``s3://bucket/a.csv``, or ``-`` for standard input. Files may be compressed (.gz,
-        .bz2, .zst, .lz4).
+        A file, an address such as ``s3://bucket/a.csv``, or ``-`` for standard input. Files may be
+        compressed (.gz, .bz2, .zst, .lz4).
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
         By default what the name ends in; CSV for standard input.
     header : bool
-        Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2 and so on.
+        Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2
+        and so on.
     delimiter : str, optional
         One character, where it is not a comma (CSV) or a tab (TSV).
     columns : sequence of str, optional
-        With JSON lines and Parquet: the columns to read; by default those of the first object, or all.
+        With JSON lines and Parquet: the columns to read; by default those of the first object, or
+        all.
     batch_rows : int
         Rows a batch.
     copy : file object, optional
@@ -292,13 +326,23 @@ def read_table(
     >>> batch.names, [values.tolist() for values in batch.columns], batch.numbers.tolist()
     (('colour', 'size'), [['red'], ['007']], [2])
     """
-    shown = "standard input" if where == formats.STANDARD_INPUT else where
-    with formats.opened(where) if copy is None else nullcontext(copy) as stream:
-        if copy is not None:
-            copy.seek(0)
-        kind = format or formats.format_of(where, "csv" if where == formats.STANDARD_INPUT else None)
+    shown = where
+    default_format = None
+    if where == STANDARD_INPUT:
+        shown = "standard input"
+        default_format = "csv"
+    if copy is None:
+        source: AbstractContextManager[IO[bytes]] = formats.open_stream(where)
+    else:
+        source = nullcontext(copy)
+        copy.seek(0)
+    with source as stream:
+        kind = format or format_of(where, default_format)
         check_table_format(kind, shown)
-        yield from stream_batches(stream, shown, kind, header, delimiter, columns, batch_rows)
+        layout = TextLayout(header, delimiter)
+        yield from stream_batches(
+            stream, shown, kind, layout, columns=columns, batch_rows=batch_rows
+        )
 
 
 def check_table_format(kind: str, shown: str) -> None:
@@ -307,36 +351,54 @@ def check_table_format(kind: str, shown: str) -> None:
         raise ValueError(f"format={kind!r} is not known: use one of {', '.join(formats.FORMATS)}.")
     if kind not in formats.TABLE_FORMATS:
         raise ValueError(
-            f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
-            f"format of a table with format=, one of {', '.join(formats.TABLE_FORMATS)}."
+            f"{shown} has no columns, because it is read as text: learn sequences of it with h=, "
+            "or name the format of a table with format=, one of "
+            f"{', '.join(formats.TABLE_FORMATS)}."
         )
+
+
+class TextLayout(NamedTuple):
+    """How the rows of a CSV or TSV file are written."""
+
+    header: bool = True
+    """Whether the first row names the columns."""
+    delimiter: str | None = None
+    """What stands between values, if neither a comma (CSV) nor a tab (TSV)."""
 
 
 def stream_batches(
     stream: IO[bytes],
     shown: str,
     kind: str,
-    header: bool = True,
-    delimiter: str | None = None,
+    layout: TextLayout,
+    *,
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     between: tuple[int, int] | None = None,
 ) -> Iterator[Batch]:
-    """Yield the rows of an open file as `read_table` does; with `between`, of Parquet's row groups that begin there."""
+    """Yield the rows of an open file as `read_table` does.
+
+    With `between`, those of Parquet's row groups that begin in this range of bytes.
+    """
     if kind == "jsonl":
         yield from _json_batches(stream, shown, columns, batch_rows)
     elif kind == "parquet":
-        yield from _parquet_batches(stream, shown, columns, batch_rows, between)
+        yield from _parquet_batches(stream, shown, columns, batch_rows=batch_rows, between=between)
     elif kind == "arrow":
         yield from _arrow_batches(stream, shown)
     else:
-        yield from _csv_batches(stream, shown, delimiter or _DELIMITERS[kind], header, batch_rows)
+        delimiter = layout.delimiter or _DELIMITERS[kind]
+        layout = TextLayout(layout.header, delimiter)
+        yield from _csv_batches(stream, shown, layout, batch_rows)
 
 
 # ---------------------------------------------------------------- CSV
 
 
-def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, batch_rows: int) -> Iterator[Batch]:
+def _csv_batches(
+    stream: IO[bytes], where: str, layout: TextLayout, batch_rows: int
+) -> Iterator[Batch]:
+    delimiter = layout.delimiter or ""
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter={delimiter!r} is not one character that can separate values.")
     text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
@@ -345,12 +407,14 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
         _, first = next(rows, (0, None))
         if first is None:
             raise ValueError(f"{where} is empty: a table has at least one row.")
-        names = tuple(first) if header else tuple(str(number) for number in range(1, len(first) + 1))
+        if layout.header:
+            names = tuple(first)
+        else:
+            names = tuple(str(number) for number in range(1, len(first) + 1))
+            rows = chain([(1, first)], rows)
         check_names(names, where)
-        held = [] if header else [(1, first)]
-        while held := held + list(islice(rows, batch_rows - len(held))):
-            yield _csv_batch(held, names, where)
-            held = []
+        while batch := list(islice(rows, batch_rows)):
+            yield _csv_batch(batch, names, where)
     except UnicodeDecodeError as error:
         raise formats.not_utf8(where, error) from error
     finally:
@@ -364,19 +428,30 @@ def _csv_rows(reader: Any, where: str) -> Iterator[tuple[int, list[str]]]:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"{where}, line {reader.line_num}: {error}. Put quotes around the whole value.") from error
+        raise ValueError(
+            f"{where}, line {reader.line_num}: {error}. Put quotes around the whole value."
+        ) from error
 
 
 def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where: str) -> Batch:
     for number, row in rows:
         if len(row) != len(names):
             raise ValueError(
-                f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. Correct the line; "
-                "put quotes around a value that contains the delimiter."
+                f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. "
+                "Correct the line; put quotes around a value that contains the delimiter."
             )
     numbers, texts = zip(*rows, strict=True)
-    columns = tuple(object_array([value or None for value in column]) for column in zip(*texts, strict=True))
-    return Batch(names, columns, np.array(numbers, np.int64), where, "line", typing=Typing.TEXTS)
+    columns = tuple(
+        object_array([value or None for value in column]) for column in zip(*texts, strict=True)
+    )
+    return Batch(
+        names,
+        columns,
+        np.array(numbers, np.int64),
+        where=where,
+        unit="line",
+        typing=Typing.TEXTS,
+    )
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -384,51 +459,65 @@ def check_names(names: Sequence[str], where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
-            f"{where} has two columns named {twice!r}: rename one, or use header=False if the first row is not a "
-            "header."
+            f"{where} has two columns named {twice!r}: rename one, or use header=False if the "
+            "first row is not a header."
         )
 
 
 # ---------------------------------------------------------------- JSON lines
 
 
-def check_columns(wanted: Sequence[str] | None, names: Sequence[str], where: str) -> None:
+def check_columns(columns: Sequence[str] | None, names: Sequence[str], where: str) -> None:
     """Refuse columns that are not there."""
-    for name in wanted or ():
+    for name in columns or ():
         if name not in names:
-            raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+            raise ValueError(
+                f"{where} has no column {name!r}; its columns are {list_names(names)}."
+            )
 
 
-def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
-    rows = formats.json_lines(stream, where)
-    names = None if columns is None else tuple(columns)
-    while held := list(islice(rows, batch_rows)):
-        for number, row in held:
+def _json_batches(
+    stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int
+) -> Iterator[Batch]:
+    numbered_rows = formats.json_lines(stream, where)
+    names: tuple[str, ...] | None = None
+    if columns is not None:
+        names = tuple(columns)
+    while batch := list(islice(numbered_rows, batch_rows)):
+        for number, row in batch:
             if not isinstance(row, dict):
                 raise ValueError(
-                    f'{where}, line {number} is not a JSON object: a row is a line {{"column": value, …}} (jq -c '
-                    "'.[]' makes lines of an array)."
+                    f'{where}, line {number} is not a JSON object: a row is a line {{"column": '
+                    "value, …} (jq -c '.[]' makes lines of an array)."
                 )
+        first_names = [*batch[0][1]]
         if names is None:
-            names = tuple(held[0][1])
-        elif columns is not None:
-            found = {name for _, row in held for name in row}
-            check_columns([name for name in names if name not in found], [*held[0][1]], where)
+            names = tuple(first_names)
         if columns is None:
-            _refuse_new_keys(held, names, where)
-        values = [column_array([row.get(name) for _, row in held]) for name in names]
-        numbers = np.array([number for number, _ in held], np.int64)
-        yield Batch(names, tuple(values), numbers, where, "line", typing=Typing.NO_DATES)
+            _refuse_new_keys(batch, names, where)
+        else:
+            present = {name for _, row in batch for name in row}
+            check_columns([name for name in names if name not in present], first_names, where)
+        yield Batch(
+            names,
+            tuple(column_array([row.get(name) for _, row in batch]) for name in names),
+            np.array([number for number, _ in batch], np.int64),
+            where=where,
+            unit="line",
+            typing=Typing.NO_DATES,
+        )
 
 
-def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, ...], where: str) -> None:
-    known = set(names)
+def _refuse_new_keys(
+    rows: list[tuple[int, dict[str, Any]]], names: tuple[str, ...], where: str
+) -> None:
+    first_keys = set(names)
     for number, row in rows:
-        new = next((key for key in row if key not in known), None)
+        new = next((key for key in row if key not in first_keys), None)
         if new is not None:
             raise ValueError(
-                f"{where}, line {number} has {new!r}, which the first line does not have: name the columns to read "
-                "with columns=."
+                f"{where}, line {number} has {new!r}, which the first line does not have: name the "
+                "columns to read with columns=."
             )
 
 
@@ -443,45 +532,70 @@ def column_array(values: list[Any]) -> Array:
 
 
 def _parquet_batches(
-    stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int, between: tuple[int, int] | None
+    stream: IO[bytes],
+    where: str,
+    columns: Sequence[str] | None,
+    *,
+    batch_rows: int,
+    between: tuple[int, int] | None,
 ) -> Iterator[Batch]:
     with formats.parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         check_names(names, where)
         check_columns(columns, names, where)
-        groups = list(range(parquet.num_row_groups)) if between is None else formats.row_groups(parquet, *between)
-        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
-        wanted = None if columns is None else list(columns)
-        parts = parquet.iter_batches(batch_rows, row_groups=groups, columns=wanted, use_threads=False)
-        yield from arrow_batches(parts if groups else (), where, first)
+        if between is None:
+            groups = list(range(parquet.num_row_groups))
+        else:
+            groups = formats.row_groups(parquet, *between)
+        if not groups:
+            return
+        earlier = range(groups[0])
+        first_row = 1 + sum(parquet.metadata.row_group(group).num_rows for group in earlier)
+        record_batches = parquet.iter_batches(
+            batch_rows,
+            row_groups=groups,
+            columns=columns if columns is None else list(columns),
+            use_threads=False,
+        )
+        yield from arrow_batches(record_batches, where, first_row)
 
 
 def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
-    """Yield the rows of a stream or a file of Arrow, all columns of them; a batch is what the writer has made one."""
+    """Yield the rows of a stream or a file of Arrow, with all columns, in the writer's batches."""
     arrow = formats.require_arrow("Arrow", "ipc")
     try:
-        stream = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        if not hasattr(stream, "peek"):
+            stream = io.BufferedReader(stream)
         if stream.peek(6)[:6] == b"ARROW1":
             with formats.seekable(stream) as file:
                 reader = arrow.ipc.open_file(file)
-                parts = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+                record_batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         else:
-            parts = reader = arrow.ipc.open_stream(stream)
+            reader = arrow.ipc.open_stream(stream)
+            record_batches = reader
         check_names(reader.schema.names, where)
-        yield from arrow_batches(parts, where)
+        yield from arrow_batches(record_batches, where)
     except arrow.ArrowInvalid as error:
         raise ValueError(
-            f"{where} is not an Arrow stream: use another copy of it, or name its format with format=."
+            f"{where} is not an Arrow stream: use another copy of it, or name its format with "
+            "format=."
         ) from error
 
 
-def arrow_batches(parts: Iterable[Any], where: str, first: int = 1) -> Iterator[Batch]:
+def arrow_batches(record_batches: Iterable[Any], where: str, first: int = 1) -> Iterator[Batch]:
     """Yield the record batches of Arrow that hold a row; `first` is the number of the first row."""
-    for part in parts:
-        if len(part):
-            arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
-            yield Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
-            first += len(part)
+    for rows in record_batches:
+        if not len(rows):
+            continue
+        names = tuple(rows.schema.names)
+        yield Batch(
+            names,
+            tuple(_arrow_column(rows.column(name)) for name in names),
+            np.arange(first, first + len(rows)),
+            where=where,
+            unit="row",
+        )
+        first += len(rows)
 
 
 def _arrow_column(values: Any) -> Array:
@@ -509,10 +623,14 @@ def moment_of(value: Any) -> float | int | None:
     if isinstance(value, str):
         value = _time_in(value.strip())
     if isinstance(value, date):
-        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
-        return ((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-    return value if is_number else None
+        if not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=UTC)
+        microseconds: int = (value - _EPOCH) // _MICROSECOND
+        return microseconds
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and not math.isnan(value) else None
 
 
 def moments_of(batch: Batch, name: str, date_format: str | None = None) -> list[Any]:
@@ -527,7 +645,9 @@ def moments_of(batch: Batch, name: str, date_format: str | None = None) -> list[
         else:
             moment = moment_of(value)
         if moment is None:
-            what = "has no value" if value is None else f"holds {value!r}, which is not a time"
+            what = f"holds {value!r}, which is not a time"
+            if value is None:
+                what = "has no value"
             ways = "Write times as 2024-01-31 12:00:00 or as numbers."
             if date_format is not None:
                 ways = f"Write times as {date_format}."
@@ -572,12 +692,16 @@ class TableFiles(ShardedFiles):
         return replace(self, files=())
 
     def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
-        """Yield the rows of a shard, some at a time; with `columns`, at least these columns of them."""
+        """Yield the rows of a shard, some at a time; with `columns`, at least these of them."""
         file = shard.file
-        with opened_file(file.base, file.path, file.path) as stream:
-            between = (shard.start, shard.stop) if self.format == "parquet" else None
-            reading = (self.format, self.header, self.delimiter, columns)
-            yield from stream_batches(stream, file.path, *reading, between=between)
+        between = None
+        if self.format == "parquet":
+            between = (shard.start, shard.stop)
+        with open_file(file.base, file.path, file.path) as stream:
+            layout = TextLayout(self.header, self.delimiter)
+            yield from stream_batches(
+                stream, file.path, self.format, layout, columns=columns, between=between
+            )
 
 
 @dataclass(frozen=True)
@@ -611,17 +735,21 @@ class DatasetFiles(TableFiles):
 
     def shards(self, shard_bytes: int | None = None) -> list[Shard]:
         """Cut the source: files of Parquet that are larger than a shard at their row groups."""
-        size, shards = self.shard_size(shard_bytes), list[Shard]()
+        size = self.shard_size(shard_bytes)
+        shards: list[Shard] = []
         fragments = {fragment.path: fragment for fragment in self.dataset.get_fragments()}
         for file in self.files:
             fragment = fragments[file.path]
-            parts, first, start = [fragment], 1, 0
+            pieces = [fragment]
             if file.size > size and hasattr(fragment, "split_by_row_group"):
-                parts = fragment.split_by_row_group() or parts
-            for number, part in enumerate(parts, 1):
-                stop = -(-file.size * number // len(parts))
-                shards.append(Fragment(file, start, stop, part, first))
-                first += part.count_rows() if len(parts) > 1 else 0
+                pieces = fragment.split_by_row_group() or pieces
+            first = 1
+            start = 0
+            for number, piece in enumerate(pieces, 1):
+                stop = -(-file.size * number // len(pieces))
+                shards.append(Fragment(file, start, stop, rows=piece, first=first))
+                if len(pieces) > 1:
+                    first += piece.count_rows()
                 start = stop
         return shards
 
@@ -633,9 +761,13 @@ class DatasetFiles(TableFiles):
         """Yield the rows of a shard, some at a time; with `columns`, these columns of them."""
         assert isinstance(shard, Fragment)
         check_names(self.schema.names, shard.file.path)
-        wanted = None if columns is None else list(columns)
-        parts = shard.rows.to_batches(self.schema, columns=wanted, batch_size=BATCH_ROWS, use_threads=False)
-        yield from arrow_batches(parts, shard.file.path, shard.first)
+        record_batches = shard.rows.to_batches(
+            self.schema,
+            columns=columns if columns is None else list(columns),
+            batch_size=BATCH_ROWS,
+            use_threads=False,
+        )
+        yield from arrow_batches(record_batches, shard.file.path, shard.first)
 
 
 def open_table(
@@ -647,23 +779,23 @@ def open_table(
     na: Sequence[str] | None = None,
     date_format: Mapping[str, str] | Sequence[str] | None = None,
 ) -> TableFiles:
-    r"""Return the source of the rows in files, folders, globs, addresses on object storage, or an Arrow dataset.
+    r"""Return the source of the rows in files, folders, globs, addresses, or an Arrow dataset.
 
     Parameters
     ----------
     where : str, path, several of them, or pyarrow.dataset.Dataset
-        As in :func:`hammemo.sources.documents.open_source`. It is read more than once, so standard input, pipes and
-        datasets without files are refused.
+        As in :func:`hammemo.sources.documents.open_source`. It is read more than once, so standard
+        input, pipes and datasets without files are refused.
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By default what the names end in.
     header, delimiter
         As in :func:`hammemo.sources.read_tables.read_table`.
     na : sequence of str, optional
-        The texts that are missing values in columns of numbers and of dates; by default those that pandas knows, and
-        ``?``. With ``[]`` only empty cells are.
+        The texts that are missing values in columns of numbers and of dates; by default those that
+        pandas knows, and ``?``. With ``[]`` only empty cells are.
     date_format : mapping or sequence of str, optional
-        Columns of dates with their formats, as in ``{"when": "%d.%m.%Y"}`` or ``["when=%d.%m.%Y"]``; by default the
-        values of a column decide.
+        Columns of dates with their formats, as in ``{"when": "%d.%m.%Y"}`` or
+        ``["when=%d.%m.%Y"]``; by default the values of a column decide.
 
     Examples
     --------
@@ -673,8 +805,9 @@ def open_table(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.csv").write_text("colour,size\nred,7\n")
     ...     _ = Path(folder, "b.csv").write_text("colour,size\nblue,8\n")
-    ...     source = open_table(folder)
-    ...     [batch.columns[0].tolist() for shard in source.shards() for batch in source.batches(shard)]
+    ...     table = open_table(folder)
+    ...     batches = [batch for shard in table.shards() for batch in table.batches(shard)]
+    >>> [batch.columns[0].tolist() for batch in batches]
     [['red'], ['blue']]
     """
     if isinstance(where, TableFiles):
@@ -684,34 +817,54 @@ def open_table(
         return replace(dataset, na=read_na(na), date_format=read_date_formats(date_format))
     if not isinstance(where, (str, os.PathLike, list, tuple)):
         raise TypeError(
-            f"A table for engines is read more than once: name files, folders, globs or an Arrow dataset of files, not "
-            f"a {type(where).__name__}. Write other rows to Parquet files first."
+            "A table for engines is read more than once: name files, folders, globs or an Arrow "
+            f"dataset of files, not a {type(where).__name__}. Write other rows to Parquet files "
+            "first."
         )
-    files, kind = files_of_one_format(where, _listed, lambda path: format or format_of(path))
+    files, kind = files_of_one_format(
+        where, _list_rereadable, lambda path: format or format_of(path)
+    )
     for file in files:
         check_table_format(kind, file.path)
         require_reader(file.path, kind)
-    return TableFiles(files, kind, header, delimiter, read_na(na), read_date_formats(date_format))
+    return TableFiles(
+        files=files,
+        format=kind,
+        header=header,
+        delimiter=delimiter,
+        na=read_na(na),
+        date_format=read_date_formats(date_format),
+    )
 
 
-def _listed(place: str) -> list[File]:
+def _list_rereadable(place: str) -> list[File]:
     """Return the files at a place, or refuse what cannot be read twice."""
-    if place == STANDARD_INPUT or (os.path.exists(place) and not os.path.isfile(place) and not os.path.isdir(place)):
-        shown = "Standard input" if place == STANDARD_INPUT else place
-        raise ValueError(f"{shown} can be read once, and engines read a table twice: write the rows to a file first.")
-    return listed_files(place)
+    shown = place
+    is_stream = os.path.exists(place) and not os.path.isfile(place) and not os.path.isdir(place)
+    if place == STANDARD_INPUT:
+        shown = "Standard input"
+        is_stream = True
+    if is_stream:
+        raise ValueError(
+            f"{shown} can be read once, and engines read a table twice: write the rows to a file "
+            "first."
+        )
+    return list_files(place)
 
 
 def _dataset_files(dataset: Any) -> DatasetFiles:
     if not getattr(dataset, "files", None):
         raise ValueError(
-            "The Arrow dataset has no files, and engines read a table twice, in other processes, too: write it to "
-            "Parquet files first (pyarrow.dataset.write_dataset)."
+            "The Arrow dataset has no files, and engines read a table twice, in other processes, "
+            "too: write it to Parquet files first (pyarrow.dataset.write_dataset)."
         )
     require_arrow("An Arrow dataset", "dataset")
-    found = dataset.filesystem.get_file_info(dataset.files)
-    lost = next((entry.path for entry in found if not entry.is_file), None)
+    entries = dataset.filesystem.get_file_info(dataset.files)
+    lost = next((entry.path for entry in entries if not entry.is_file), None)
     if lost is not None:
         raise FileNotFoundError(f"{lost} does not exist, and the Arrow dataset lists it.")
-    files = sorted((File("", entry.path, entry.size, entry.mtime_ns or 0) for entry in found), key=lambda f: f.path)
-    return DatasetFiles(tuple(files), dataset.format.default_extname, dataset=dataset, schema=dataset.schema)
+    files = [File("", entry.path, entry.size, entry.mtime_ns or 0) for entry in entries]
+    files.sort(key=lambda file: file.path)
+    return DatasetFiles(
+        tuple(files), dataset.format.default_extname, dataset=dataset, schema=dataset.schema
+    )

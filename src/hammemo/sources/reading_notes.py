@@ -1,8 +1,8 @@
-"""What is said and what is stored about how columns of files are read.
+"""What is said, and what is stored, about how columns of files are read.
 
-Sentences name the column, the values and the way out; parameters in them are those of the library, which a command
-turns into its options. Notes of a model file hold the texts that are missing values and the formats of dates, so that a
-later file is read alike.
+Sentences name the column, the values and the way out; parameters in them are those of the library,
+which a command turns into its options. Notes of a model file hold the texts that are missing values
+and the formats of dates, so that a later file is read alike.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.sources.kinds import InputKind
 from hammemo.tokens.date_formats import check_format
-from hammemo.tokens.text_evidence import NA_TEXTS, UNKNOWN, Doubt, describe_missing, quote_texts
+from hammemo.tokens.text_evidence import NA_TEXTS, Doubt, describe_missing, quote_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from hammemo.sources.kinds import InputKinds
     from hammemo.tokens.text_evidence import TextEvidence
 
 _NOTE_LENGTH: Final = 4096
@@ -38,7 +39,9 @@ _PLACE: Final = re.compile(r"Column ([0-9]{1,9})\b")
 
 
 def describe_missing_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return a sentence for each column in which texts were read as missing values, and one for all after the tenth.
+    """Return a sentence for each column in which texts were read as missing values.
+
+    All columns after the tenth share one.
 
     Examples
     --------
@@ -47,12 +50,18 @@ def describe_missing_texts(counts: Mapping[str, Mapping[str, int]]) -> list[str]
     ["Column 'age': 2 values 'NA' are read as missing."]
     """
     listed = list(counts.items())
-    sentences = [f"Column {name!r}: {describe_missing(texts)}." for name, texts in listed[:_SHOWN_COLUMNS]]
-    rest = listed[_SHOWN_COLUMNS:]
-    if rest:
-        total = sum(sum(texts.values()) for _, texts in rest)
-        columns = "1 more column" if len(rest) == 1 else f"{len(rest):,} more columns"
-        values = "1 value is" if total == 1 else f"{total:,} values are"
+    sentences = [
+        f"Column {name!r}: {describe_missing(texts)}." for name, texts in listed[:_SHOWN_COLUMNS]
+    ]
+    further = listed[_SHOWN_COLUMNS:]
+    if further:
+        columns = "1 more column"
+        if len(further) > 1:
+            columns = f"{len(further):,} more columns"
+        total = sum(sum(texts.values()) for _, texts in further)
+        values = "1 value is"
+        if total > 1:
+            values = f"{total:,} values are"
         sentences.append(f"In {columns}, {values} read as missing.")
     return sentences
 
@@ -67,10 +76,10 @@ def name_columns_in_warnings(columns: Sequence[str] | None) -> Iterator[None]:
         try:
             yield
         finally:
-            once = {(str(one.message), one.category): one for one in caught}
-    for one in once.values():
-        sentence = name_column(str(one.message), columns)
-        warnings.warn_explicit(sentence, one.category, one.filename, one.lineno)
+            distinct = {(str(warning.message), warning.category): warning for warning in caught}
+    for warning in distinct.values():
+        sentence = name_column(str(warning.message), columns)
+        warnings.warn_explicit(sentence, warning.category, warning.filename, warning.lineno)
 
 
 def name_column(sentence: str, columns: Sequence[str] | None) -> str:
@@ -105,7 +114,10 @@ class MissingTexts:
 
 
 def describe_doubts(columns: Iterable[tuple[str, TextEvidence]]) -> list[str]:
-    """Return a sentence for each column that is probably misread, and one for all after the tenth."""
+    """Return a sentence for each column that is probably misread.
+
+    All columns after the tenth share one.
+    """
     doubtful = [(name, evidence) for name, evidence in columns if evidence.doubt is not None]
     sentences = [_describe_doubt(name, evidence) for name, evidence in doubtful[:_SHOWN_COLUMNS]]
     if len(doubtful) > _SHOWN_COLUMNS:
@@ -117,29 +129,41 @@ def _describe_doubt(name: str, evidence: TextEvidence) -> str:
     """Return what is doubtful in a column, with its values, and how the user settles it."""
     start = f"Column {name!r} holds"
     such_as = f"such as {quote_texts(evidence.shown)}"
-    ways = " or ".join(f"date_format={f'{name}={written}'!r}" for written in _likely_formats(evidence))
+    ways = " or ".join(
+        f"date_format={f'{name}={written}'!r}" for written in _likely_formats(evidence)
+    )
     as_names = "they are read as names."
     if evidence.doubt == Doubt.ORDER:
-        return f"{start} dates, {such_as}, that do not say which number is the day: {as_names} Use {ways}."
+        return (
+            f"{start} dates, {such_as}, that do not say which number is the day: {as_names} "
+            f"Use {ways}."
+        )
     if evidence.doubt == Doubt.CENTURY:
-        return f"{start} dates with two-digit years, {such_as}: {as_names} If they are dates, use {ways}."
+        return (
+            f"{start} dates with two-digit years, {such_as}: {as_names} If they are dates, "
+            f"use {ways}."
+        )
     if evidence.doubt == Doubt.FORMATS:
-        return f"{start} dates in more than one format, {such_as}: {as_names} Write all of them alike."
+        return (
+            f"{start} dates in more than one format, {such_as}: {as_names} Write all of them alike."
+        )
     if evidence.doubt == Doubt.COMPACT:
         return (
-            f"{start} whole numbers that are all dates as eight digits, {such_as}: they are read as numbers. If they "
-            f"are dates, use {ways}."
+            f"{start} whole numbers that are all dates as eight digits, {such_as}: they are read "
+            f"as numbers. If they are dates, use {ways}."
         )
     if evidence.doubt == Doubt.DATE_STRINGS:
-        return f"{start} dates as strings, {such_as}: {as_names} Convert it to dates, or use {ways}."
+        return (
+            f"{start} dates as strings, {such_as}: {as_names} Convert it to dates, or use {ways}."
+        )
     if evidence.doubt == Doubt.NUMBER_STRINGS:
         return f"{start} numbers as strings: {as_names} Convert it to numbers if numbers are meant."
     strays = evidence.others or ()
     texts = sorted({*strays, *dict(evidence.missing)})
     options = " ".join(f"na={text!r}" for text in texts)
     return (
-        f"{start} {evidence.n_numbers:,} numbers, but also {quote_texts(strays)}: they are all read as names. Correct "
-        f"these values, or use {options} if they are missing ones."
+        f"{start} {evidence.n_numbers:,} numbers, but also {quote_texts(strays)}: they are all "
+        f"read as names. Correct these values, or use {options} if they are missing ones."
     )
 
 
@@ -154,7 +178,7 @@ def _likely_formats(evidence: TextEvidence) -> list[str]:
 
 
 def read_na(na: Any) -> tuple[str, ...]:
-    """Return the texts that are missing values as a parameter says them: None for `NA_TEXTS`, "" for none.
+    """Return the texts that are missing values from a parameter: None for `NA_TEXTS`, "" for none.
 
     Examples
     --------
@@ -164,14 +188,20 @@ def read_na(na: Any) -> tuple[str, ...]:
     """
     if na is None:
         return NA_TEXTS
-    texts = [na] if isinstance(na, str) else list(na)
+    if isinstance(na, str):
+        na = [na]
+    texts = list(na)
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"na={na!r} is not a list of texts: write numbers in quotes, as the file has them.")
+        raise ValueError(
+            f"na={na!r} is not a list of texts: write numbers in quotes, as the file has them."
+        )
     return tuple(sorted({text.strip() for text in texts} - {""}))
 
 
 def read_date_formats(date_format: Any) -> tuple[tuple[str, str], ...]:
-    """Return columns and their formats as a parameter says them: a mapping, or texts such as ``"when=%d.%m.%Y"``.
+    """Return columns and their formats from a parameter.
+
+    That is a mapping, or texts such as ``"when=%d.%m.%Y"``.
 
     Examples
     --------
@@ -184,7 +214,10 @@ def read_date_formats(date_format: Any) -> tuple[tuple[str, str], ...]:
     if hasattr(date_format, "items"):
         pairs = [(str(name), str(written)) for name, written in date_format.items()]
     else:
-        pairs = [_split_pair(text) for text in ([date_format] if isinstance(date_format, str) else date_format)]
+        pairs = [
+            _split_pair(text)
+            for text in ([date_format] if isinstance(date_format, str) else date_format)
+        ]
     names = [name for name, _ in pairs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -195,60 +228,79 @@ def read_date_formats(date_format: Any) -> tuple[tuple[str, str], ...]:
 def _split_pair(text: str) -> tuple[str, str]:
     name, equals, written = text.rpartition("=")
     if not equals or not name:
-        raise ValueError(f"date_format={text!r} names no column: write COLUMN=FORMAT, as in 'when=%d.%m.%Y'.")
+        raise ValueError(
+            f"date_format={text!r} names no column: write COLUMN=FORMAT, as in 'when=%d.%m.%Y'."
+        )
     return name, written
 
 
 def check_formatted_columns(
-    formats: Iterable[tuple[str, str]], columns: Sequence[str], kinds: str, time: str | None
+    formats: Iterable[tuple[str, str]],
+    columns: Sequence[str],
+    kinds: InputKinds,
+    time: str | None,
 ) -> None:
     """Refuse a format for a column that is not there, or that the model has not learned as dates.
 
-    `kinds` are those of the columns, `UNKNOWN` for open ones; empty while all are open. `time` is a column that may be
-    beside them.
+    `kinds` are those of the columns, UNKNOWN for open ones; empty while all are open. `time` is a
+    column that may be beside them.
     """
     for name, _ in formats:
         if name == time and name not in columns:
             continue
         if name not in columns:
-            known = ", ".join(columns[:_SHOWN_COLUMNS])
-            raise ValueError(f"date_format= names the column {name!r}, which is none of the context: {known}.")
-        kind = kinds[list(columns).index(name)] if kinds else UNKNOWN
-        if kind not in (ColumnKind.DATES, UNKNOWN):
-            learned = "numbers" if kind == ColumnKind.NUMBERS else "names"
+            listed = ", ".join(columns[:_SHOWN_COLUMNS])
             raise ValueError(
-                f"date_format= names the column {name!r}, which was learned as {learned}: leave it out, or fit again "
-                "with it."
+                f"date_format= names the column {name!r}, which is none of the context: {listed}."
+            )
+        kind = InputKind.UNKNOWN
+        if kinds:
+            kind = kinds[list(columns).index(name)]
+        if kind not in (InputKind.DATES, InputKind.UNKNOWN):
+            learned = kind.column_kind.word
+            raise ValueError(
+                f"date_format= names the column {name!r}, which was learned as {learned}: leave "
+                "it out, or fit again with it."
             )
 
 
 # ---------------------------------------------------------------- notes
 
 
+def _note_names(name: str) -> list[str]:
+    """Return the names of the notes of a long text: ``dates``, ``dates-2`` and so on."""
+    return [name, *(f"{name}-{number}" for number in range(2, _MAX_PARTS + 1))]
+
+
 def split_note(name: str, text: str) -> dict[str, str]:
     """Return a text as a note, or as several where it is long: ``dates``, ``dates-2`` and so on."""
-    parts = [text[start : start + _NOTE_LENGTH] for start in range(0, len(text), _NOTE_LENGTH)]
-    if len(parts) > _MAX_PARTS:
-        raise ValueError(f"The model cannot be saved: its {name} need {len(text):,} characters of notes. Name fewer.")
-    return {name if number == 1 else f"{name}-{number}": part for number, part in enumerate(parts, 1)}
+    starts = range(0, len(text), _NOTE_LENGTH)
+    if len(starts) > _MAX_PARTS:
+        raise ValueError(
+            f"The model cannot be saved: its {name} need {len(text):,} characters of notes. Name "
+            "fewer."
+        )
+    pieces = [text[start : start + _NOTE_LENGTH] for start in starts]
+    return dict(zip(_note_names(name), pieces, strict=False))
 
 
-def joined_note(name: str, notes: Mapping[str, str]) -> str:
+def join_note(name: str, notes: Mapping[str, str]) -> str:
     """Return the text that `split_note` split; empty if there is none."""
-    parts = [notes.get(name if number == 1 else f"{name}-{number}") for number in range(1, _MAX_PARTS + 1)]
-    return "".join(part for part in parts if part is not None)
+    return "".join(notes.get(piece_name, "") for piece_name in _note_names(name))
 
 
-def na_of_note(text: str) -> tuple[str, ...]:
+def na_of_note(note: str) -> tuple[str, ...]:
     """Return the texts that are missing values from their note; `NA_TEXTS` without one."""
-    texts = _json_of_note(text)
-    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+    texts = _json_of_note(note)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return NA_TEXTS
     return tuple(texts)
 
 
 def places_by_format(formats: Sequence[tuple[int, str]]) -> dict[str, list[list[int]]]:
-    """Return the columns of each format as ranges of places, which are short where many columns are alike.
+    """Return the columns of each format as ranges of places.
+
+    They are short where many columns are alike.
 
     Examples
     --------
@@ -266,24 +318,30 @@ def places_by_format(formats: Sequence[tuple[int, str]]) -> dict[str, list[list[
     return ranges
 
 
-def formats_of_note(text: str, kinds: str) -> tuple[tuple[int, str], ...]:
-    """Return the formats of columns from their note, or refuse one that does not fit to columns of these kinds."""
+def formats_of_note(text: str, kinds: InputKinds) -> tuple[tuple[int, str], ...]:
+    """Return the formats of columns from their note; refuse one that does not fit their kinds."""
     ranges = _json_of_note(text)
     formats: list[tuple[int, str]] = []
     try:
         for written, of_format in (ranges or {}).items():
             check_format(written)
             for first, last in of_format:
-                if type(first) is not int or type(last) is not int or not 0 <= first <= last < len(kinds):
+                if (
+                    type(first) is not int
+                    or type(last) is not int
+                    or not 0 <= first <= last < len(kinds)
+                ):
                     raise ValueError("a range is no range of columns")
                 if last - first >= len(kinds) - len(formats):  # so a crafted note takes no time
                     raise ValueError("a column has more than one format")
                 formats += [(place, written) for place in range(first, last + 1)]
-        if any(kinds[place] != ColumnKind.DATES for place, _ in formats):
+        if any(kinds[place] != InputKind.DATES for place, _ in formats):
             raise ValueError("a column with a format holds no dates")
     except (AttributeError, TypeError, ValueError) as error:
         shown = text[:40]
-        raise ValueError(f"The note 'dates' of the model file is damaged ({shown!r}): fit the model again.") from error
+        raise ValueError(
+            f"The note 'dates' of the model file is damaged ({shown!r}): fit the model again."
+        ) from error
     return tuple(sorted(formats))
 
 

@@ -1,21 +1,22 @@
-r"""Schemas: how files become examples and queries, settled once and kept with the model.
+r"""Schemas: how files become examples and queries, settled once and stored with the model.
 
 Examples come in two shapes:
 
-- **rows of a table** (`TableSchema`): one column is the label, the others, or those that are named, are the context;
-- **sequences** (`SequenceSchema`): every token of a document is the label of the h tokens before it. A document is a
-  line of text, a list or a text in a line of JSON or in a Parquet column, or all events of one case of an event log:
-  the rows of a table that share a case, in the order of the file or of their times.
+- **rows of a table** (`TableSchema`): one column is the label, the others, or those that are
+  named, are the context;
+- **sequences** (`SequenceSchema`): every token of a document is the label of the h tokens before
+  it. A document is a line of text, a list or a text in a line of JSON or in a Parquet column, or
+  all events of one case of an event log: the rows of a table that share a case, in the order of the
+  file or of their times.
 
-A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
-(`schema_from_notes`), so it need not be said again how the input of the model is read.
+A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and read from
+there (`schema_from_notes`), so that the user says only once how the input of the model is read.
 
-A schema knows for each column what the model learned there: numbers, dates, or names that are strings or whole numbers
-(:mod:`hammemo.sources.kinds`). All rows that a new model learns decide which columns are numbers or dates, so files are
-read once for that and once to be learned; a table that fits into one batch is kept meanwhile. The format of dates is
-decided with the kind, and kept with it: a later file, or one row alone, is read as the first files were.
-
-Examples and queries: what a schema makes of the rows and documents of files, some at a time.
+A schema knows for each column what the model learned there: numbers, dates, or names that are
+strings or whole numbers (:mod:`hammemo.sources.kinds`). All rows that a new model learns decide
+which columns are numbers or dates, so files are read once for that and once to be learned; a table
+that fits into one batch is held in between. The format of dates is decided with the kind, and
+stored with it: a later file, or one row alone, is read as the first files were.
 """
 
 from __future__ import annotations
@@ -25,37 +26,55 @@ import json
 import warnings
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
-from hammemo.sources import kinds as column_kinds
 from hammemo.sources import read_tables
 from hammemo.sources.documents import open_source, stream_source
-from hammemo.sources.formats import STANDARD_INPUT, copied_streams, format_of, opened
-from hammemo.sources.kinds import MIXED, ORDERED, OTHERS, as_kind, kind_of, kinds_of_model
-from hammemo.sources.read_tables import Batch, OrderedReading, moments_of, read_table, shown_names
+from hammemo.sources.formats import STANDARD_INPUT, copy_streams, format_of, open_stream
+from hammemo.sources.kinds import (
+    InputKind,
+    InputKinds,
+    Truths,
+    Typing,
+    as_kind,
+    choose_kinds,
+    decode_kinds,
+    encode_kinds,
+    find_ordered_columns,
+    kind_of_names,
+    kinds_of_model,
+    settle_kinds,
+)
+from hammemo.sources.read_tables import Batch, OrderedReading, list_names, moments_of, read_table
 from hammemo.sources.reading_notes import (
     MissingTexts,
     check_formatted_columns,
     describe_doubts,
     describe_missing_texts,
     formats_of_note,
-    joined_note,
+    join_note,
     na_of_note,
     places_by_format,
     split_note,
 )
 from hammemo.tokens.column_evidence import Evidence
-from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
-from hammemo.tokens.column_letters import decode_letters
+from hammemo.tokens.column_kinds import ColumnContent, ColumnType
 from hammemo.tokens.column_values import clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.stream_blocks import stream_blocks
-from hammemo.tokens.text_evidence import NA_TEXTS, NAMES_ONLY, NO_EVIDENCE, UNKNOWN, TextEvidence, number_in
+from hammemo.tokens.text_evidence import (
+    NA_TEXTS,
+    NAMES_ONLY,
+    NO_EVIDENCE,
+    TextEvidence,
+    number_in,
+)
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import join_zones
 
@@ -65,6 +84,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.sources.databases import RowSource
     from hammemo.sources.formats import Copies
+    from hammemo.tokens.column_kinds import ColumnKinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +97,9 @@ class Labelled:
     y : ndarray of shape (m,)
     columns : tuple of str
         The names of the positions; empty for sequences.
-    kinds : str
-        What each column holds, the label last; one letter for all where they are the tokens of sequences.
+    kinds : tuple of InputKind
+        What each column holds, the label last; one kind for all where they are the tokens of
+        sequences.
     batch : Batch or None
         The rows of the table that they are; None for sequences.
     first : int
@@ -90,19 +111,23 @@ class Labelled:
     X: Array
     y: Array
     columns: tuple[str, ...]
-    kinds: str
+    kinds: InputKinds
     batch: Batch | None = None
     first: int = 1
     formats: tuple[tuple[int, str], ...] = ()
 
     def place(self, row: int) -> str:
         """Return where an example is found, for an error message."""
-        return f"example {self.first + row}" if self.batch is None else self.batch.place(row)
+        if self.batch is None:
+            return f"example {self.first + row}"
+        return self.batch.place(row)
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Some contexts to be answered, and what is known of each: the columns of its row, or the name of its document.
+    """Some contexts to be answered, and what is known of each.
+
+    That is the columns of its row, or the name of its document.
 
     Parameters
     ----------
@@ -110,7 +135,8 @@ class Queries:
     names, columns
         The columns of the table, or one column: the case or the number of each document.
     identity : str or None
-        The column that tells which answer is which; None for rows of a table, which are known by their order.
+        The column that tells which answer is which; None for rows of a table, which are known by
+        their order.
     documents : list of ndarray or None
         All tokens of each document, also those before its context; None for rows of a table.
     """
@@ -136,19 +162,22 @@ class TableSchema:
     columns : tuple of str, optional
         The columns of the context, in this order; by default all but the label.
     header : bool
-        Whether the first row of CSV and TSV files names the columns; otherwise their names are 1, 2 and so on.
+        Whether the first row of CSV and TSV files names the columns; otherwise their names are 1, 2
+        and so on.
     delimiter : str, optional
         What stands between values of CSV files, if no comma.
     missing : {"token", "empty", "refuse"}
-        What a missing value of the context becomes: a token of its own, a position without a token, or an error.
-    kinds : str
-        What each column of the context holds, the label last: n, d, s, i or m; n for targets. Empty before anything was
-        learnt.
+        What a missing value of the context becomes: a token of its own, a position without a token,
+        or an error.
+    kinds : tuple of InputKind
+        What each column of the context holds, the label last; targets are numbers. Empty before
+        anything was learned; UNKNOWN for a column of which the rows to come decide.
     time : str, optional
         The column with the time of each row: no part of the context, unless `columns` names it.
     numeric : "auto", "none" or tuple of str
-        Which columns are numbers, while `kinds` is empty: those that hold nothing else in the first rows, none, or the
-        ones named. With "auto", dates of Parquet files are dates; a text is a number in CSV and TSV files only.
+        Which columns are numbers, while `kinds` is empty: those that hold nothing else in the first
+        rows, none, or the ones named. With "auto", dates of Parquet files are dates; a text is a
+        number in CSV and TSV files only.
     is_target : bool
         Whether the label is a number that is to be predicted.
     na : tuple of str
@@ -158,11 +187,11 @@ class TableSchema:
     learned_formats : tuple of (int, str)
         The places of columns of dates with formats other than ISO 8601, as the rows showed them.
     tell : callable, optional
-        Called with sentences about how columns are read; without it, those about columns that are probably misread
-        are warnings.
+        Called with sentences about how columns are read; without it, those about columns that are
+        probably misread are warnings.
     clocks : tuple of str or None
-        The zones of the columns of dates: "" for times without a zone, None for other columns and where no value says
-        it. Empty while nothing is known.
+        The zones of the columns of dates: "" for times without a zone, None for other columns and
+        where no value says it. Empty while nothing is known.
 
     Examples
     --------
@@ -182,7 +211,7 @@ class TableSchema:
     header: bool = True
     delimiter: str | None = None
     missing: str = "token"
-    kinds: str = ""
+    kinds: InputKinds = ()
     time: str | None = None
     numeric: str | tuple[str, ...] = "none"
     is_target: bool = False
@@ -196,89 +225,137 @@ class TableSchema:
         check_missing_rule(self.missing)
         self._check_date_format()
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
+            raise ValueError(
+                f"columns= names a column twice ({','.join(self.columns)}): name each once."
+            )
         if self.columns is not None and self.label in self.columns:
-            raise ValueError(f"columns= holds the label {self.label!r}: a label cannot be part of its own context.")
+            raise ValueError(
+                f"columns= holds the label {self.label!r}: a label cannot be part of its own "
+                "context."
+            )
         if not isinstance(self.numeric, str) and self.label in self.numeric:
-            raise ValueError(f"numeric= holds the label {self.label!r}, not a column of the context: leave it out.")
+            raise ValueError(
+                f"numeric= holds the label {self.label!r}, not a column of the context: leave it "
+                "out."
+            )
 
     def _check_date_format(self) -> None:
-        """Refuse formats that are not known, or that go with another parameter that says the opposite."""
+        """Refuse formats that are not known, or that another parameter contradicts."""
         for name, written in self.date_format:
             check_format(written)
             if name == self.label:
-                raise ValueError(f"date_format= names the label {name!r}, not a column of the context: leave it out.")
+                raise ValueError(
+                    f"date_format= names the label {name!r}, not a column of the context: leave "
+                    "it out."
+                )
             if self.numeric == "none" and not self.kinds:
                 raise ValueError(
-                    f"numeric='none' reads every column as names, and date_format= says that {name!r} holds dates: "
-                    "leave one of them out."
+                    "numeric='none' reads every column as names, and date_format= says that "
+                    f"{name!r} holds dates: leave one of them out."
                 )
             if not isinstance(self.numeric, str) and name not in self.numeric and name != self.time:
-                raise ValueError(f"numeric= lacks {name!r}, which has a date_format=: add it to the list.")
+                raise ValueError(
+                    f"numeric= lacks {name!r}, which has a date_format=: add it to the list."
+                )
 
-    def examples(self, files: Sequence[str | RowSource], file_format: str | None = None) -> Iterator[Labelled]:
+    def examples(
+        self, files: Sequence[str | RowSource], file_format: str | None = None
+    ) -> Iterator[Labelled]:
         """Yield the examples in files, or of what a database returns, some at a time."""
         if self.label is None:
             raise ValueError("The column with the labels is not known: name it with label=.")
         missing = MissingTexts()
-        is_open = (not self.kinds or UNKNOWN in self.kinds) and self.numeric != "none"
-        with copied_streams(files if is_open else ()) as copies:
+        is_read_twice = self.has_open_columns and self.numeric != "none"
+        with copy_streams(files if is_read_twice else ()) as copies:
             settled = self._settle(files, file_format, copies)
             schema = settled.schema
             for batch in settled.batches:
                 schema = schema.with_names(batch)
-                labelled = schema.labelled(batch)
+                examples = schema.read_examples(batch)
                 schema.count_missing(missing, batch, schema.known_columns)
-                yield labelled
+                yield examples
         schema.say_all(missing.sentences())
 
-    def _settle(self, files: Sequence[str | RowSource], file_format: str | None, copies: Copies) -> _Settled:
+    @property
+    def has_open_columns(self) -> bool:
+        """Whether rows decide the kind of some column."""
+        return not self.kinds or InputKind.UNKNOWN in self.kinds
+
+    def _settle(
+        self, files: Sequence[str | RowSource], file_format: str | None, copies: Copies
+    ) -> _Settled:
         """Return the schema with the kinds that all rows decide, and the rows to be learned."""
 
         def read(schema: TableSchema) -> Iterator[Batch]:
             for where in files:
-                yield from schema._batches(where, file_format, labelled=True, copies=copies)
+                yield from schema._batches(where, file_format, is_labelled=True, copies=copies)
 
         batches = read(self)
         first = next(batches, None)
         if first is None:
             return _Settled(self, batches)
+        batches = chain([first], batches)
         schema = self.with_names(first)
-        is_known = len(schema.kinds) == len(schema.known_columns) + 1
-        if is_known and UNKNOWN not in schema.kinds:
-            return _Settled(schema, chain([first], batches))
-        if not is_known and first.typing == column_kinds.Typing.TEXTS and not self.is_target:
+        is_new = len(schema.kinds) != len(schema.known_columns) + 1  # the label has a kind, too
+        if not is_new and not schema.has_open_columns:
+            return _Settled(schema, batches)
+        if is_new and first.typing == Typing.TEXTS and not self.is_target:
             _warn_of_number_labels(first, schema.label)
         if schema.numeric == "none":
             all_names = [NAMES_ONLY] * len(schema.known_columns)
-            return _Settled(schema.with_evidence(all_names), chain([first], batches))
-        evidence: list[TextEvidence] = []
-        if is_known:  # NAMES_ONLY lets columns of known kinds not be looked at
-            evidence = [NO_EVIDENCE if kind == UNKNOWN else NAMES_ONLY for kind in schema.kinds[:-1]]
-        kept: list[Batch] = []
+            return _Settled(schema.with_evidence(all_names), batches)
+        evidence = schema.first_evidence(is_new=is_new)
+        first_batches: list[Batch] = []
         n_rows = 0
-        for batch in chain([first], batches):
+        for batch in batches:
             schema = schema.with_names(batch)
-            evidence = schema.found_evidence(batch, evidence)
+            evidence = schema.add_evidence(batch, evidence)
             n_rows += len(batch)
-            # One batch is kept, so that small tables are read once; more would be held as texts, which are large.
-            kept = [*kept, batch] if n_rows <= read_tables.BATCH_ROWS else []
-        schema = schema.with_evidence_of_open_columns(evidence) if is_known else schema.with_evidence(evidence)
+            # One batch is held, so that small tables are read once; more would be held as texts,
+            # which are large.
+            first_batches.append(batch)
+            if n_rows > read_tables.BATCH_ROWS:
+                first_batches = []
+        if is_new:
+            schema = schema.with_evidence(evidence)
+        else:
+            schema = schema.with_evidence_of_open_columns(evidence)
         schema.say_doubts(evidence)
-        return _Settled(schema, iter(kept) if kept else read(schema))
+        if first_batches:
+            return _Settled(schema, iter(first_batches))
+        return _Settled(schema, read(schema))
 
-    def labelled(self, batch: Batch) -> Labelled:
+    def first_evidence(self, *, is_new: bool) -> list[TextEvidence]:
+        """Return the evidence before the first row; NAMES_ONLY asks for no values of a column."""
+        if is_new:
+            return []
+        evidence = [NAMES_ONLY] * len(self.known_columns)
+        for place, kind in enumerate(self.kinds[:-1]):
+            if kind == InputKind.UNKNOWN:
+                evidence[place] = NO_EVIDENCE
+        return evidence
+
+    def read_examples(self, batch: Batch) -> Labelled:
         """Return the examples of some rows; the columns and their kinds are known."""
-        X, y, kinds = self.read(batch)
-        return Labelled(side_by_side(X), y, self.known_columns, kinds, batch, formats=self.learned_formats)
+        rows = self.read_columns(batch)
+        return Labelled(
+            side_by_side(rows.columns),
+            rows.labels,
+            self.known_columns,
+            rows.kinds,
+            batch=batch,
+            formats=self.learned_formats,
+        )
 
-    def read(self, batch: Batch) -> tuple[list[Array], Array, str]:
-        """Return the columns of the context and the labels of some rows as the model learns them, and their kinds."""
-        assert self.label is not None
-        X = self._contexts(batch, self.known_columns, self.kinds[:-1])
-        y = self._read_labels(batch)
-        kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
-        return X, y, "".join(kinds)
+    def read_columns(self, batch: Batch) -> TypedColumns:
+        """Return the columns of some rows as the model learns them."""
+        columns = self._contexts(batch, self.known_columns, self.kinds[:-1])
+        labels = self._read_labels(batch)
+        kinds = tuple(
+            kind if kind.is_ordered else kind_of_names(values)
+            for kind, values in zip(self.kinds, [*columns, labels], strict=True)
+        )
+        return TypedColumns(columns, labels, kinds)
 
     def _read_labels(self, batch: Batch) -> Array:
         assert self.label is not None
@@ -295,16 +372,15 @@ class TableSchema:
         return self.columns
 
     @property
-    def wanted(self) -> list[str]:
+    def labelled_columns(self) -> list[str]:
         """The columns of the context and the label, which are settled."""
         assert self.label is not None
         return [*self.known_columns, self.label]
 
     @property
-    def cell_kinds(self) -> str | None:
-        """The kinds of the columns as a model has them; None where all are names."""
-        kinds = "".join(kind if kind in ORDERED else ColumnKind.NAMES for kind in self.kinds[:-1])
-        return None if set(kinds) <= {ColumnKind.NAMES} else kinds
+    def column_kinds(self) -> ColumnKinds:
+        """The kinds of the columns as a model has them."""
+        return tuple(kind.column_kind for kind in self.kinds[:-1])
 
     def moments(self, batch: Batch) -> list[Any]:
         """Return the time of each row of a batch."""
@@ -314,11 +390,14 @@ class TableSchema:
     def queries(
         self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
     ) -> Iterator[Queries]:
-        """Yield the contexts in files; `whole` keeps every column of each row, for a table with answers beside it."""
+        """Yield the contexts in files.
+
+        `whole` keeps every column of each row, for a table with answers beside it.
+        """
         missing = MissingTexts()
-        kinds = self.kinds[:h] or MIXED * h
+        kinds = self.kinds[:h] or (InputKind.MIXED,) * h
         for where in files:
-            for batch in self._batches(where, file_format, labelled=False, whole=whole):
+            for batch in self._batches(where, file_format, is_labelled=False, whole=whole):
                 columns = self._query_columns(batch, h)
                 X = self._contexts(batch, columns, kinds)
                 self.count_missing(missing, batch, columns)
@@ -328,23 +407,37 @@ class TableSchema:
     def context(self, texts: Sequence[str], h: int) -> Array:
         """Return the context whose values these texts are, as a table of one row."""
         if len(texts) != h:
-            names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
-            raise ValueError(f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}.")
+            names = ""
+            if self.columns:
+                names = f", one for each of {list_names(self.columns)}"
+            raise ValueError(
+                f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}."
+            )
         columns = self.columns or tuple(str(number) for number in range(1, h + 1))
         self._check_count(columns, h)
         values = tuple(object_array([text]) for text in texts)
-        row = Batch(columns, values, np.ones(1, np.int64), "The values given", "row")
-        return side_by_side(self._contexts(row, columns, self.kinds[:h] or MIXED * h))
+        row = Batch(columns, values, np.ones(1, np.int64), where="The values given", unit="row")
+        kinds = self.kinds[:h] or (InputKind.MIXED,) * h
+        return side_by_side(self._contexts(row, columns, kinds))
 
     def notes(self) -> dict[str, str]:
-        """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
-        notes = {"reads": "table", "header": "yes" if self.header else "no", "missing": self.missing}
-        optional = {"label": self.label, "delimiter": self.delimiter, "kinds": column_kinds.packed_kinds(self.kinds)}
+        """Return the schema as notes of a model file; the model itself has the names of columns."""
+        notes = {
+            "reads": "table",
+            "header": "yes" if self.header else "no",
+            "missing": self.missing,
+        }
+        optional = {
+            "label": self.label,
+            "delimiter": self.delimiter,
+            "kinds": encode_kinds(self.kinds),
+        }
         notes.update((name, value) for name, value in optional.items() if value)
         if self.na != NA_TEXTS:
             notes.update(split_note("na", json.dumps(self.na)))
         if self.learned_formats:
-            notes.update(split_note("dates", json.dumps(places_by_format(self.learned_formats))))
+            ranges = places_by_format(self.learned_formats)
+            notes.update(split_note("dates", json.dumps(ranges)))
         return notes
 
     def _batches(
@@ -352,29 +445,39 @@ class TableSchema:
         where: str | RowSource,
         file_format: str | None,
         *,
-        labelled: bool,
+        is_labelled: bool,
         whole: bool = False,
         copies: Copies | None = None,
     ) -> Iterator[Batch]:
-        wanted = None
+        columns: list[str] | None = None
         if self.columns is not None and not whole:
-            named = [self.label, self.time] if labelled else []
-            wanted = [*self.columns, *(name for name in named if name is not None and name not in self.columns)]
+            columns = [*self.columns]
+            for name in (self.label, self.time):
+                if is_labelled and name is not None and name not in columns:
+                    columns.append(name)
         if not isinstance(where, str):
-            return where.batches(wanted)
-        copy = None if copies is None else copies.get(where)
-        reading: dict[str, Any] = {"format": file_format, "header": self.header, "delimiter": self.delimiter}
-        return read_table(where, **reading, columns=wanted, copy=copy)
+            return where.batches(columns)
+        copy = None
+        if copies is not None:
+            copy = copies.get(where)
+        return read_table(
+            where,
+            format=file_format,
+            header=self.header,
+            delimiter=self.delimiter,
+            columns=columns,
+            copy=copy,
+        )
 
     def with_names(self, batch: Batch) -> TableSchema:
         """Return the schema with its columns named, given some rows."""
         if self.columns is not None and self.label in batch.names:
             return self
-        schema = replace(self, columns=self.named(batch))
+        schema = replace(self, columns=self.name_columns(batch))
         schema.check_dated(schema.known_columns)
         return schema
 
-    def named(self, batch: Batch) -> tuple[str, ...]:
+    def name_columns(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns of the context, given some rows."""
         if self.label is not None:
             batch.column(self.label)
@@ -382,31 +485,38 @@ class TableSchema:
         if columns is None:
             columns = tuple(name for name in batch.names if name not in (self.label, self.time))
         if not columns:
-            raise ValueError(f"{batch.where} has the column {self.label!r} only: a context needs at least one more.")
+            raise ValueError(
+                f"{batch.where} has the column {self.label!r} only: a context needs at least one "
+                "more."
+            )
         return columns
 
-    def found_evidence(self, batch: Batch, known: Sequence[TextEvidence] = ()) -> list[TextEvidence]:
-        """Return what rows say about each column of the context, added to what rows before them have said."""
-        found = []
+    def add_evidence(self, batch: Batch, before: Sequence[TextEvidence] = ()) -> list[TextEvidence]:
+        """Return what rows say about each column, added to what rows before them have said."""
+        evidence = []
         dated = dict(self.date_format)
         for place, name in enumerate(self.known_columns):
-            before = known[place] if known else NO_EVIDENCE
-            if not before.is_closed:  # else no further value changes it
-                evidence = batch.evidence(name, self.na)
-                before = before.plus(evidence.as_dates() if name in dated else evidence)
-            found.append(before)
-        return found
+            of_column = before[place] if before else NO_EVIDENCE
+            if not of_column.is_closed:  # else no further value changes it
+                of_batch = batch.evidence(name, self.na)
+                if name in dated:
+                    of_batch = of_batch.as_dates()
+                of_column = of_column.plus(of_batch)
+            evidence.append(of_column)
+        return evidence
 
     @property
     def zones(self) -> dict[int, str]:
         """The zones of the columns whose times have one, by their places."""
         return {place: zone for place, zone in enumerate(self.clocks) if zone}
 
-    def join_clocks(self, clocks: Sequence[str | None], others: Sequence[str | None]) -> tuple[str | None, ...]:
+    def join_clocks(
+        self, clocks: Sequence[str | None], others: Sequence[str | None]
+    ) -> tuple[str | None, ...]:
         """Return `clocks` of two parts of a table; ValueError where a column has times of two."""
-        names, none = self.known_columns, [None] * len(self.known_columns)
-        columns = zip(names, clocks or none, others or none, strict=True)
-        return tuple(join_zones(mine, theirs, f"Column {name!r}") for name, mine, theirs in columns)
+        nothing = [None] * len(self.known_columns)
+        columns = zip(self.known_columns, clocks or nothing, others or nothing, strict=True)
+        return tuple(join_zones(clock, other, f"Column {name!r}") for name, clock, other in columns)
 
     def read_clocks(self, batch: Batch) -> tuple[str | None, ...]:
         """Return what some rows say of `clocks`; the columns and their kinds are known."""
@@ -414,94 +524,152 @@ class TableSchema:
         clocks: list[str | None] = []
         for name, kind in zip(self.known_columns, self.kinds[:-1], strict=True):
             clock = None
-            if kind == ColumnKind.DATES:
-                clock = clock_of_column(batch.ordered(name, readings[name]), f"Column {name!r}")
+            if kind == InputKind.DATES:
+                clock = clock_of_column(
+                    batch.read_ordered(name, readings[name]), f"Column {name!r}"
+                )
             clocks.append(clock)
         return tuple(clocks)
 
-    def truths(self, batch: Batch) -> str:
-        """Return for each column of the context whether it holds `ONLY_TRUTHS`, `OTHERS`, or no value (`UNKNOWN`)."""
+    def truths(self, batch: Batch) -> Truths:
+        """Return for each column of the context whether it holds truth values only."""
         columns = [batch.column(name) for name in self.known_columns]
-        if batch.typing == column_kinds.Typing.TEXTS:
-            return "".join(OTHERS if any(text is not None for text in column) else UNKNOWN for column in columns)
+        if batch.typing == Typing.TEXTS:
+            has_values = [any(text is not None for text in column) for column in columns]
+            return tuple(False if has_value else None for has_value in has_values)
         shown = Evidence.of_columns(columns, has_types=True)
-        truths = [column_kinds.ONLY_TRUTHS if how == ColumnType.CATEGORIES else OTHERS for how in shown.types]
-        pairs = zip(truths, shown.contents, strict=True)
-        return "".join(UNKNOWN if content == ColumnContent.NOTHING else truth for truth, content in pairs)
+        truths: list[bool | None] = []
+        for column_type, content in zip(shown.types, shown.contents, strict=True):
+            if content == ColumnContent.NOTHING:
+                truths.append(None)
+            else:
+                truths.append(column_type == ColumnType.CATEGORIES)
+        return tuple(truths)
 
     def with_evidence(self, evidence: Sequence[TextEvidence]) -> TableSchema:
-        """Return the schema with the kinds of its columns and the formats of dates, given what all values say."""
+        """Return the schema with the kinds of its columns and the formats of dates.
+
+        Evidence is what all values of each column say.
+        """
         columns = self.known_columns
-        found = "".join(one.kind for one in evidence)
-        kinds = kinds_of_model(decode_letters(column_kinds.ordered_kinds(found, self.numeric, columns), ColumnKind))
-        formats = tuple(
-            (place, one.date_format)
-            for place, one in enumerate(evidence)
-            if kinds[place] == ColumnKind.DATES and one.date_format not in (None, ISO)
-        )
-        said = {name: written for name, written in self.date_format if written != ISO}
-        formats += tuple((place, said[name]) for place, name in enumerate(columns) if name in said)
+        kinds = kinds_of_model(choose_kinds(evidence, self.numeric, columns))
         if self.is_target:
-            kinds = kinds[:-1] + ColumnKind.NUMBERS
-        return replace(self, kinds=kinds, learned_formats=tuple(sorted(formats)))
+            kinds = (*kinds[:-1], InputKind.NUMBERS)
+        formats: dict[int, str] = {}
+        named_formats = dict(self.date_format)
+        for place, (name, of_column) in enumerate(zip(columns, evidence, strict=True)):
+            written = of_column.date_format
+            if kinds[place] != InputKind.DATES:
+                written = None
+            written = named_formats.get(name, written)
+            if written not in (None, ISO):
+                formats[place] = written
+        return replace(self, kinds=kinds, learned_formats=tuple(formats.items()))
 
     def with_evidence_of_open_columns(self, evidence: Sequence[TextEvidence]) -> TableSchema:
-        """Return the schema with open columns as the evidence decides them, and the others as they are."""
+        """Return the schema with open columns as evidence decides them, and others as before."""
         decided = self.with_evidence(evidence)
-        pairs = zip(self.kinds, decided.kinds, strict=True)
-        kinds = "".join(new if old == UNKNOWN else old for old, new in pairs)
+        open_places = {place for place, kind in enumerate(self.kinds) if kind == InputKind.UNKNOWN}
+        return self._with_places_of(decided, open_places)
+
+    def _with_places_of(self, other: TableSchema, places: Set[int]) -> TableSchema:
+        """Return the schema with some columns read as another schema reads them."""
+        kinds = list(self.kinds)
         formats = dict(self.learned_formats)
-        formats.update((place, written) for place, written in decided.learned_formats if self.kinds[place] == UNKNOWN)
-        return replace(self, kinds=kinds, learned_formats=tuple(sorted(formats.items())))
+        other_formats = dict(other.learned_formats)
+        for place in places:
+            kinds[place] = other.kinds[place]
+            formats.pop(place, None)
+            if place in other_formats:
+                formats[place] = other_formats[place]
+        return replace(self, kinds=tuple(kinds), learned_formats=tuple(sorted(formats.items())))
+
+    def with_decided_columns(
+        self, kinds: InputKinds, formats: tuple[tuple[int, str], ...]
+    ) -> TableSchema:
+        """Return the schema after rows have decided open columns.
+
+        `kinds` are those of all these rows, and `formats` those of their columns of dates.
+        """
+        decided = []
+        for before, kind in zip(self.kinds, kinds, strict=True):
+            decided.append(kind if before == InputKind.UNKNOWN else before)
+        return replace(self, kinds=settle_kinds(decided), learned_formats=formats)
 
     def with_open_columns(self, places: Set[int], numeric: Any) -> TableSchema:
-        """Return the schema of a model of whose columns some have no value yet: the rows to come decide their kinds.
+        """Return the schema where the rows to come decide the kinds of some columns.
 
         `numeric` is the parameter of the model.
         """
         if not places or (isinstance(numeric, str) and numeric == "none"):
             return self
-        kinds = "".join(UNKNOWN if place in places else kind for place, kind in enumerate(self.kinds))
-        formats = tuple((place, written) for place, written in self.learned_formats if place not in places)
-        numeric = numeric if isinstance(numeric, str) else tuple(numeric)
-        return replace(self, kinds=kinds, learned_formats=formats, numeric=numeric)
+        kinds = list(self.kinds)
+        formats = dict(self.learned_formats)
+        for place in places:
+            kinds[place] = InputKind.UNKNOWN
+            formats.pop(place, None)
+        if not isinstance(numeric, str):
+            numeric = tuple(numeric)
+        return replace(
+            self,
+            kinds=tuple(kinds),
+            learned_formats=tuple(sorted(formats.items())),
+            numeric=numeric,
+        )
 
-    def with_kinds_of_model(self, kinds: str, formats: Sequence[tuple[int, str]] = ()) -> TableSchema:
-        """Return the schema where columns that were names are numbers or dates of a model now, as after a merge.
+    def with_kinds_of_model(
+        self, columns: ColumnKinds, other: TableSchema | None = None
+    ) -> TableSchema:
+        """Return the schema where columns that were names have become numbers or dates of a model.
 
-        `formats` are those of its dates.
+        That happens in Python, and in a merge. `other` is the schema of the other model, whose
+        formats of dates are taken.
         """
-        if len(self.kinds) != len(kinds) + 1:
+        if len(self.kinds) != len(columns) + 1:
             return self
-        pairs = zip(kinds, self.kinds, strict=False)  # the label has a kind, too
-        places = {place for place, (now, then) in enumerate(pairs) if now in ORDERED and then not in ORDERED}
+        ordered = set(find_ordered_columns(kinds_of_model(columns)))
+        places = ordered.difference(find_ordered_columns(self.kinds))
         if not places:
             return self
-        settled = "".join(kinds[place] if place in places else then for place, then in enumerate(self.kinds))
-        added = (pair for pair in formats if pair[0] in places)
-        return replace(self, kinds=settled, learned_formats=tuple(sorted((*self.learned_formats, *added))))
+        of_model = replace(self, kinds=kinds_of_model(columns), learned_formats=())
+        if other is not None:
+            of_model = replace(of_model, learned_formats=other.learned_formats)
+        return self._with_places_of(of_model, places)
 
     def say_doubts(self, evidence: Sequence[TextEvidence]) -> None:
         """Say which columns are probably misread; without `tell`, in one warning."""
-        wanted = self.known_columns if isinstance(self.numeric, str) else self.numeric
-        named = zip(self.known_columns, evidence, strict=False)  # there is none where kinds are given
-        sentences = describe_doubts((name, one) for name, one in named if name in wanted)
-        if self.tell is None and sentences:
-            warnings.warn(" ".join(sentences), UserWarning, stacklevel=2)
-        self.say_all(sentences)
+        may_be_numbers = self.known_columns
+        if not isinstance(self.numeric, str):
+            may_be_numbers = self.numeric
+        # There is no evidence where kinds are given.
+        columns = zip(self.known_columns, evidence, strict=False)
+        doubts = describe_doubts(
+            (name, of_column) for name, of_column in columns if name in may_be_numbers
+        )
+        if self.tell is None and doubts:
+            warnings.warn(" ".join(doubts), UserWarning, stacklevel=2)
+        self.say_all(doubts)
 
     def count_missing(self, missing: MissingTexts, batch: Batch, columns: Sequence[str]) -> None:
-        """Count the texts of some rows that are missing values, if someone is to be told of them."""
-        if self.tell is not None:
-            na = frozenset(self.na)
-            for name, kind in zip(columns, self.kinds, strict=False):  # the label has a kind, too
-                if kind in ORDERED:
-                    missing.add(name, batch.count_missing_texts(name, na))
+        """Count the texts of some rows that are missing values, if there is somebody to tell."""
+        if self.tell is None:
+            return
+        na = frozenset(self.na)
+        for name, kind in zip(columns, self.kinds, strict=False):  # the label has a kind, too
+            if kind.is_ordered:
+                missing.add(name, batch.count_missing_texts(name, na))
 
     def say_missing(self, evidence: Sequence[TextEvidence]) -> None:
-        """Say which texts are missing values, given what all rows say; nothing where the kinds were given."""
-        pairs = zip(self.known_columns, evidence, self.kinds, strict=False)  # the label has a kind, too
-        counts = {name: dict(one.missing) for name, one, kind in pairs if kind in ORDERED and one.missing}
+        """Say which texts are missing values, given what all rows say.
+
+        There is no evidence, and nothing to say, where the kinds were given.
+        """
+        counts = {}
+        # The label has a kind, too.
+        columns = zip(self.known_columns, evidence, self.kinds, strict=False)
+        for name, of_column, kind in columns:
+            if kind.is_ordered and of_column.missing:
+                counts[name] = dict(of_column.missing)
         self.say_all(describe_missing_texts(counts))
 
     def say_all(self, sentences: Iterable[str]) -> None:
@@ -511,28 +679,32 @@ class TableSchema:
                 self.tell(sentence)
 
     def check_dated(self, columns: Sequence[str]) -> None:
-        """Refuse a format for a column that is not there, or that the model has not learned as dates."""
+        """Refuse a format for a column that is not there, or that holds no dates."""
         check_formatted_columns(self.date_format, columns, self.kinds, self.time)
 
-    def _order_readings(self, names: Sequence[str], kinds: str) -> dict[str, OrderedReading]:
+    def _order_readings(self, names: Sequence[str], kinds: InputKinds) -> dict[str, OrderedReading]:
         """Return how the texts of each column of numbers or of dates are read, by its name."""
-        formats = {names[place]: written for place, written in self.learned_formats if place < len(names)}
+        formats = {}
+        for place, written in self.learned_formats:
+            if place < len(names):
+                formats[names[place]] = written
         formats.update(self.date_format)
         na = frozenset(self.na)
-        return {
-            name: OrderedReading(decode_letters(kind, ColumnKind)[0], self.missing, na, formats.get(name, ISO))
-            for name, kind in zip(names, kinds, strict=True)
-            if kind in ORDERED
-        }
+        readings = {}
+        for name, kind in zip(names, kinds, strict=True):
+            if kind.is_ordered:
+                written = formats.get(name, ISO)
+                readings[name] = OrderedReading(kind.column_kind, self.missing, na, written)
+        return readings
 
-    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[Array]:
+    def _contexts(self, batch: Batch, names: Sequence[str], kinds: InputKinds) -> list[Array]:
         """Return columns of a batch as the model learned them."""
         self.check_dated(names)
         readings = self._order_readings(names, kinds)
         columns = []
         for name, kind in zip(names, kinds, strict=True):
             if name in readings:
-                columns.append(batch.ordered(name, readings[name]))
+                columns.append(batch.read_ordered(name, readings[name]))
             else:
                 columns.append(as_kind(batch.tokens(name, self.missing), kind))
         return columns
@@ -540,26 +712,40 @@ class TableSchema:
     @staticmethod
     def _check_count(columns: Sequence[str], h: int) -> None:
         if len(columns) != h:
-            raise ValueError(f"columns= names {len(columns)} columns, and the model was fitted on {h}: name {h}.")
+            raise ValueError(
+                f"columns= names {len(columns)} columns, and the model was fitted on {h}: name {h}."
+            )
 
     def _query_columns(self, batch: Batch, h: int) -> tuple[str, ...]:
-        """Return the columns of a context: those that were learnt, or all of a file without names that has just h."""
+        """Return the columns of a context: those that were learned.
+
+        Of a file without names that has just h columns, they are all.
+        """
         n = len(batch.names)
         if self.columns is None or (not self.header and n == h):
             names = tuple(name for name in batch.names if name != self.label or n == h)
             if len(names) != h:
                 raise ValueError(
-                    f"{batch.where} has {len(names)} columns ({shown_names(names)}), and the model was "
-                    f"fitted on {h}: name the {h} with columns=."
+                    f"{batch.where} has {len(names)} columns ({list_names(names)}), and the model "
+                    f"was fitted on {h}: name the {h} with columns=."
                 )
             return names
         self._check_count(self.columns, h)
         if not self.header and not all(name in batch.names for name in self.columns):
             raise ValueError(
                 f"{batch.where} has {n} columns, and the model was fitted on {h} (columns "
-                f"{shown_names(self.columns)}): give it a table of these {h}."
+                f"{list_names(self.columns)}): give it a table of these {h}."
             )
         return self.columns
+
+
+class TypedColumns(NamedTuple):
+    """Some rows as the model learns them."""
+
+    columns: list[Array]
+    labels: Array
+    kinds: InputKinds
+    """What the columns hold, the label last."""
 
 
 class _Settled(NamedTuple):
@@ -578,7 +764,8 @@ class SequenceSchema:
     h : int
         Tokens per context.
     tokens : str
-        How texts become tokens: "ids", "words", "characters", "bytes" or the path of a tokenizer.json.
+        How texts become tokens: "ids", "words", "characters", "bytes" or the path of a
+        tokenizer.json.
     column : str, optional
         The Parquet column or the JSON field with the documents.
     case, event : str, optional
@@ -586,13 +773,14 @@ class SequenceSchema:
     end : str, optional
         A token that is put at the end of each document, so that the end can be predicted.
     short : {"drop", "pad"}
-        Whether tokens with fewer than h before them are left out, or learnt with the missing positions empty.
+        Whether tokens with fewer than h before them are left out, or learnt with the missing
+        positions empty.
     chosen : bool
         Whether only the labels that the model declared are learnt.
     header, delimiter
         As in `TableSchema`, for event logs.
-    kinds : str
-        What the events are: s, i or m.
+    kind : InputKind, optional
+        What the events are: names of one kind.
     time : str, optional
         For event logs: the column with the time of each event, by which those of a case are sorted.
 
@@ -623,7 +811,7 @@ class SequenceSchema:
     chosen: bool = False
     header: bool = True
     delimiter: str | None = None
-    kinds: str = ""
+    kind: InputKind | None = None
     time: str | None = None
 
     def __post_init__(self) -> None:
@@ -632,7 +820,9 @@ class SequenceSchema:
         if self.short not in ("drop", "pad"):
             raise ValueError(f"short={self.short!r} is not known: use drop or pad.")
         if self.time is not None and not self.is_log:
-            raise ValueError("time= sorts the events of a log or the rows of a table: give case= and event= too.")
+            raise ValueError(
+                "time= sorts the events of a log or the rows of a table: give case= and event= too."
+            )
 
     @property
     def is_log(self) -> bool:
@@ -646,67 +836,116 @@ class SequenceSchema:
         for block in stream_blocks(documents, self.h, None, self.short):
             places = block.targets()
             if len(places):
-                X, y = block.tokens[places[:, None] + np.arange(-self.h, 0)], block.tokens[places]
-                yield Labelled(X, y, (), kind_of(y), None, first)
+                contexts = block.tokens[places[:, None] + np.arange(-self.h, 0)]
+                labels = block.tokens[places]
+                kinds = (kind_of_names(labels),)
+                yield Labelled(contexts, labels, columns=(), kinds=kinds, first=first)
                 first += len(places)
 
     def queries(
         self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
     ) -> Iterator[Queries]:
-        """Yield the last h tokens of each document, empty positions before them where it has fewer."""
+        """Yield the last h tokens of each document; positions are empty where it has fewer."""
         del whole  # for tables
         documents = replace(self, end=None).documents(files, file_format)
-        while held := list(islice(documents, QUERY_DOCUMENTS)):
-            tokens = [own for _, own in held]
-            X = _last_tokens(tokens, h)
-            which = self.case or "document"
-            yield Queries(X, (which,), (object_array([name for name, _ in held]),), which, tokens)
+        while some := list(islice(documents, QUERY_DOCUMENTS)):
+            names = object_array([name for name, _ in some])
+            tokens = [of_document for _, of_document in some]
+            identity = self.case or "document"
+            yield Queries(
+                _last_tokens(tokens, h),
+                (identity,),
+                (names,),
+                identity=identity,
+                documents=tokens,
+            )
 
     def context(self, texts: Sequence[str], h: int) -> Array:
-        """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
+        """Return the last h tokens of a document that is typed.
+
+        That is the events of a log, or a text in any number of parts.
+        """
         if self.is_log:
-            return _last_tokens([as_kind(object_array(texts), self.kinds or MIXED)], h)
+            return _last_tokens([self._as_events(object_array(texts))], h)
         lines = io.BytesIO(" ".join(texts).replace("\n", " ").encode())
         pieces = stream_source("text", self.tokens).stream_pieces(lines, "The text")
         return _last_tokens([*chain.from_iterable(piece.documents() for piece in pieces)], h)
 
-    def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, Array]]:
-        """Yield the documents of files, each with its case or its number."""
-        return ((name, tokens) for name, tokens, _ in self.timed_documents(files, file_format))
+    def _as_events(self, values: Array) -> Array:
+        """Return events as the model learned them."""
+        if self.kind is None:
+            return values
+        return as_kind(values, self.kind)
 
-    def timed_documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, Array, Any]]:
-        """Yield the documents of files, each with its case or its number and, with `time`, that of its first event."""
-        end = [] if self.end is None else [self.end]
+    def documents(
+        self, files: Sequence[str], file_format: str | None = None
+    ) -> Iterator[tuple[Any, Array]]:
+        """Yield the documents of files, each with its case or its number."""
+        for of_document in self.documents_with_times(files, file_format):
+            yield of_document.name, of_document.tokens
+
+    def documents_with_times(
+        self, files: Sequence[str], file_format: str | None = None
+    ) -> Iterator[TimedDocument]:
+        """Yield the documents of files, each with its case or its number and its first time."""
+        end: list[Any] = []
+        if self.end is not None:
+            end = [self.end]
         if self.is_log:
             for where in files:
                 for case, events in self._cases(where, file_format).items():
-                    yield case, document([*(event for _, event in events), *end]), events[0][0]
+                    tokens = document([*(event for _, event in events), *end])
+                    first_time, _ = events[0]
+                    yield TimedDocument(case, tokens, first_time)
             return
-        for number, tokens in enumerate(chain.from_iterable(self._plain(where, file_format) for where in files), 1):
-            yield number, document([*tokens.tolist(), *end]) if end else tokens, None
+        documents = chain.from_iterable(self._plain(where, file_format) for where in files)
+        for number, tokens in enumerate(documents, 1):
+            if end:
+                tokens = document([*tokens.tolist(), *end])
+            yield TimedDocument(number, tokens, None)
 
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file."""
-        notes = {"reads": "sequences", "tokens": self.tokens, "short": self.short}
-        notes |= {"header": "yes" if self.header else "no", "labels": "chosen" if self.chosen else "all"}
-        names = ("column", "case", "event", "time", "end", "delimiter", "kinds")
-        optional = {name: getattr(self, name) for name in names}
-        return {**notes, **{name: value for name, value in optional.items() if value}}
+        notes = {
+            "reads": "sequences",
+            "tokens": self.tokens,
+            "short": self.short,
+            "header": "yes" if self.header else "no",
+            "labels": "chosen" if self.chosen else "all",
+        }
+        for name in ("column", "case", "event", "time", "end", "delimiter"):
+            value = getattr(self, name)
+            if value:
+                notes[name] = value
+        if self.kind is not None:
+            notes["kinds"] = encode_kinds([self.kind])
+        return notes
 
     def _cases(self, where: str, file_format: str | None) -> dict[Any, list[tuple[Any, Any]]]:
-        """Return the events of each case with their times: in the order of these, or of the file without them."""
+        """Return the events of each case, each after its time.
+
+        They are in the order of times, or of the file without them.
+        """
         assert self.case is not None
         assert self.event is not None
         cases: dict[Any, list[tuple[Any, Any]]] = {}
-        names = [self.case, self.event, *([] if self.time is None else [self.time])]
-        for batch in read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=names):
-            events = as_kind(batch.tokens(self.event), self.kinds or MIXED).tolist()
-            moments = [None] * len(events) if self.time is None else moments_of(batch, self.time)
-            for case, moment, event in zip(batch.tokens(self.case).tolist(), moments, events, strict=True):
+        names = [self.case, self.event]
+        if self.time is not None:
+            names.append(self.time)
+        batches = read_table(
+            where, format=file_format, header=self.header, delimiter=self.delimiter, columns=names
+        )
+        for batch in batches:
+            events = self._as_events(batch.tokens(self.event)).tolist()
+            moments = [None] * len(events)
+            if self.time is not None:
+                moments = moments_of(batch, self.time)
+            names_of_cases = batch.tokens(self.case).tolist()
+            for case, moment, event in zip(names_of_cases, moments, events, strict=True):
                 cases.setdefault(case, []).append((moment, event))
         if self.time is not None:
-            for held in cases.values():
-                held.sort(key=lambda timed: timed[0])
+            for timed_events in cases.values():
+                timed_events.sort(key=itemgetter(0))
         return cases
 
     def _plain(self, where: str, file_format: str | None) -> Iterator[Array]:
@@ -714,26 +953,42 @@ class SequenceSchema:
         if kind in ("csv", "tsv"):
             shown = "Standard input" if where == STANDARD_INPUT else where
             raise ValueError(
-                f"{shown} is a table: give case= and event= for an event log, or label= instead of h= for its rows."
+                f"{shown} is a table: give case= and event= for an event log, or label= instead "
+                "of h= for its rows."
             )
         if where == STANDARD_INPUT:
-            with opened(where) as stream:
-                for piece in stream_source(kind, self.tokens, self.column).stream_pieces(stream, "standard input"):
+            source = stream_source(kind, self.tokens, self.column)
+            with open_stream(where) as stream:
+                for piece in source.stream_pieces(stream, "standard input"):
                     yield from piece.documents()
         else:
-            known: Any = file_format
-            yield from open_source(where, tokens=self.tokens, column=self.column, format=known).documents()
+            checked: Any = file_format  # `open_source` refuses a format that is not known
+            source = open_source(where, tokens=self.tokens, column=self.column, format=checked)
+            yield from source.documents()
+
+
+class TimedDocument(NamedTuple):
+    """A document of a file."""
+
+    name: Any
+    """Its case, or its number."""
+    tokens: Array
+    time: Any
+    """The time of its first event; None without `SequenceSchema.time`."""
 
 
 Schema = TableSchema | SequenceSchema
 
 
 def schema_from_notes(
-    notes: dict[str, str], columns: Iterable[str] | None, h: int, known_kinds: Callable[[], str] = str
+    notes: dict[str, str],
+    columns: Iterable[str] | None,
+    h: int,
+    find_kinds: Callable[[], InputKinds] = tuple,
 ) -> Schema:
     """Return the schema that notes describe; for a model without notes, a table of its columns.
 
-    `known_kinds` gives the kinds of the columns, the label last, where the notes do not have them.
+    `find_kinds` gives the kinds of the columns, the label last, where the notes do not have them.
 
     Examples
     --------
@@ -743,29 +998,41 @@ def schema_from_notes(
     True
     """
     header = notes.get("header", "yes") == "yes"
-    delimiter, kinds = notes.get("delimiter"), column_kinds.unpacked_kinds(notes.get("kinds", ""))
+    kinds = decode_kinds(notes.get("kinds", ""))
     if notes.get("reads") == "sequences":
-        optional: dict[str, Any] = {name: notes.get(name) for name in ("column", "case", "event", "time", "end")}
-        optional |= {"header": header, "delimiter": delimiter, "kinds": kinds[:1]}
-        tokens, short, chosen = notes.get("tokens", "ids"), notes.get("short", "drop"), notes.get("labels") == "chosen"
-        return SequenceSchema(h, tokens, short=short, chosen=chosen, **optional)
+        return SequenceSchema(
+            h,
+            tokens=notes.get("tokens", "ids"),
+            column=notes.get("column"),
+            case=notes.get("case"),
+            event=notes.get("event"),
+            end=notes.get("end"),
+            short=notes.get("short", "drop"),
+            chosen=notes.get("labels") == "chosen",
+            header=header,
+            delimiter=notes.get("delimiter"),
+            kind=kinds[0] if kinds else None,
+            time=notes.get("time"),
+        )
     if len(kinds) != h + 1:
-        kinds = known_kinds()
+        kinds = find_kinds()
+    if columns is not None:
+        columns = tuple(map(str, columns))
     return TableSchema(
         label=notes.get("label"),
-        columns=None if columns is None else tuple(map(str, columns)),
+        columns=columns,
         header=header,
-        delimiter=delimiter,
+        delimiter=notes.get("delimiter"),
         missing=notes.get("missing", "token"),
         kinds=kinds,
-        is_target=kinds[-1:] == ColumnKind.NUMBERS,
-        na=na_of_note(joined_note("na", notes)),
-        learned_formats=formats_of_note(joined_note("dates", notes), kinds),
+        is_target=kinds[-1:] == (InputKind.NUMBERS,),
+        na=na_of_note(join_note("na", notes)),
+        learned_formats=formats_of_note(join_note("dates", notes), kinds),
     )
 
 
 _MANY_FRACTIONS: Final = 20
-"""Different fractions from which on labels are probably targets: fewer may be grades or versions."""
+"""So many different fractions are probably targets: fewer may be grades or versions."""
 
 
 def _refuse_fractions(labels: Array, name: str) -> None:
@@ -775,8 +1042,9 @@ def _refuse_fractions(labels: Array, name: str) -> None:
     for value in labels.tolist():
         if isinstance(value, float) and not value.is_integer():
             raise ValueError(
-                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: to predict a number, use "
-                f"target={name!r} and no label= (in Python, MemoryRegressor)."
+                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: to "
+                f"predict a number, use target={name!r} and no label= (in Python, "
+                "MemoryRegressor)."
             )
 
 
@@ -786,30 +1054,35 @@ def _warn_of_number_labels(batch: Batch, name: str | None) -> None:
         return
     texts = {text for text in batch.column(name).tolist() if text is not None}
     numbers = {number_in(text) for text in texts}
-    fractions = [number for number in numbers if number is not None and not float(number).is_integer()]
+    fractions = [
+        number for number in numbers if number is not None and not float(number).is_integer()
+    ]
     if None not in numbers and len(fractions) >= _MANY_FRACTIONS:
         warnings.warn(
-            f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, each of which is "
-            f"learned as a name: to predict a number, use target={name!r} and no label=.",
+            f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, "
+            f"each of which is learned as a name: to predict a number, use target={name!r} and no "
+            "label=.",
             UserWarning,
             stacklevel=2,
         )
 
 
 def _last_tokens(documents: list[Array], h: int) -> Array:
-    """Return the last h tokens of each document, empty positions before them where it has fewer."""
-    X = np.full((len(documents), h), NO_TOKEN, object)
+    """Return the last h tokens of each document; positions before a short one are empty."""
+    contexts = np.full((len(documents), h), NO_TOKEN, object)
     for row, tokens in enumerate(documents):
         last = tokens[-h:].tolist()
-        X[row, h - len(last) :] = last
-    return X.astype(np.int64) if all(tokens.dtype.kind == "i" for tokens in documents) else X
+        contexts[row, h - len(last) :] = last
+    if all(tokens.dtype.kind == "i" for tokens in documents):
+        return contexts.astype(np.int64)
+    return contexts
 
 
-def side_by_side(parts: list[Array]) -> Array:
+def side_by_side(columns: list[Array]) -> Array:
     """Return columns side by side: integers where all are, otherwise objects."""
-    if all(part.dtype.kind == "i" for part in parts):
-        return np.column_stack(parts)
-    table = np.empty((len(parts[0]), len(parts)), object)
-    for column, part in enumerate(parts):
-        table[:, column] = part
+    if all(column.dtype.kind == "i" for column in columns):
+        return np.column_stack(columns)
+    table = np.empty((len(columns[0]), len(columns)), object)
+    for place, column in enumerate(columns):
+        table[:, place] = column
     return table
