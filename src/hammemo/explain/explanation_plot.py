@@ -95,7 +95,10 @@ def draw(ax: Axes | None, waterfall: Waterfall) -> Axes:
     if ax is None:
         ax = new_axes(8.5, 1.4 + 0.36 * max(n_rows, 4))
     _draw_bars(ax, waterfall, bars)
-    _join_bars(ax, bars.ends[0 if bars.has_base else 1 :])
+    ends = bars.ends
+    if not bars.has_base:
+        ends = ends[1:]
+    _join_bars(ax, ends)
     _set_limits(ax, waterfall, bars.ends)
     if waterfall.interval is not None:
         _draw_interval(ax, n_rows - 1, waterfall, waterfall.interval)

@@ -188,7 +188,9 @@ class Explanation:
         """
         site = self.sites[k]
         h = len(self.tokens)
-        kind = self.kinds[k] if self.kinds else ""
+        kind = ""
+        if self.kinds:
+            kind = self.kinds[k]
         if kind and not site:
             return kind
         tokens = ", ".join(_show_token(self.tokens[position]) for position in site)
@@ -196,7 +198,9 @@ class Explanation:
             return f"{kind}: {_show_token(self.tokens[site[0]])} at {site[0] - h}"
         if self.names is not None:
             return f"{', '.join(self.names[position] for position in site)}: {tokens}"
-        noun = "positions" if len(site) > 1 else "position"
+        noun = "position"
+        if len(site) > 1:
+            noun = "positions"
         return f"{noun} {', '.join(str(position - h) for position in site)}: {tokens}"
 
     @property

@@ -71,8 +71,9 @@ class NumberFormat:
     def __init__(self, arrays: Iterable[Floats | None]) -> None:
         numbers = np.concatenate([array.ravel() for array in arrays if array is not None])
         largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
-        least = 1 if largest < 1000 else 0
-        max_decimals = max(least, 2 - math.floor(math.log10(largest)))
+        max_decimals = max(0, 2 - math.floor(math.log10(largest)))
+        if largest < 1000:
+            max_decimals = max(1, max_decimals)
         rounded = numbers.round(max_decimals)
         # No zeros that all numbers would end with.
         self.decimals = next(
@@ -97,8 +98,9 @@ class NumberFormat:
         """Return each value as text with what is known of its error; one that is known has none."""
         texts = [self.one(value) for value in values.tolist()]
         if bounds is not None:
-            ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
-            return [_add_bounds(text, low, high) for text, low, high in ends]
+            lows = map(self.one, bounds[0].tolist())
+            highs = map(self.one, bounds[1].tolist())
+            return list(map(_add_bounds, texts, lows, highs))
         if errors is not None:
             return [
                 f"{text} ± {self.one(error)}"

@@ -49,15 +49,15 @@ class Bounds(NamedTuple):
             is_number = isinstance(end, Real) and not isinstance(end, (bool, np.bool_))
             if end is not None and (not is_number or math.isnan(end)):
                 raise ValueError(f"bounds={bounds!r}: {end!r} is neither a number nor None.")
-        least = -math.inf
+        lowest = -math.inf
         if low is not None:
-            least = _as_float(low)
-        most = math.inf
+            lowest = _as_float(low)
+        highest = math.inf
         if high is not None:
-            most = _as_float(high)
-        if not least < most:
+            highest = _as_float(high)
+        if not lowest < highest:
             raise ValueError(f"bounds={bounds!r}: the low end must be smaller than the high end.")
-        return cls(least, most)
+        return cls(lowest, highest)
 
     @property
     def parameter(self) -> tuple[float | None, float | None] | None:
