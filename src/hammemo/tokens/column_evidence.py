@@ -77,13 +77,20 @@ class Evidence:
         categories : set of int
             The places of categories: their numbers are names.
         """
-        found = [_shown(column, has_types=has_types) for column in columns]
-        named = {j for j in categories if found[j][0] is not ColumnType.DATES}
-        types = [ColumnType.CATEGORIES if j in named else kind for j, (kind, _) in enumerate(found)]
-        dates = [j for j, (how, _) in enumerate(found) if how is ColumnType.DATES]
-        zones = {j: zone_of_column(columns[j]) for j in dates}
-        named_zones = {j: zone for j, zone in zones.items() if zone is not None}
-        return cls._made(types, [content for _, content in found], named_zones)
+        types: list[ColumnType] = []
+        contents: list[ColumnContent] = []
+        zones: dict[int, str] = {}
+        for j, column in enumerate(columns):
+            column_type, content = _look_at_column(column, has_types=has_types)
+            if column_type is ColumnType.DATES:
+                zone = zone_of_column(column)
+                if zone is not None:
+                    zones[j] = zone
+            elif j in categories:
+                column_type = ColumnType.CATEGORIES
+            types.append(column_type)
+            contents.append(content)
+        return cls._from_columns(types, contents, zones)
 
     @classmethod
     def of_rows(cls, types: ColumnTypes, contexts: Contexts, zones: Zones = NO_ZONES) -> Evidence:
@@ -93,123 +100,138 @@ class Evidence:
         fractional = (tokens.floats != np.floor(tokens.floats)) | (np.abs(tokens.floats) >= LARGEST)
         strings = np.where(tokens.strings == MISSING, 0, 3)
         levels[:-1] = np.concatenate([np.ones(len(tokens.ints), np.int64), 1 + fractional, strings])
-        most = levels[contexts.ranks].max(axis=0, initial=0)
-        return cls._made(types, [_CONTENTS[level] for level in most.tolist()], zones)
+        highest = levels[contexts.ranks].max(axis=0, initial=0)
+        return cls._from_columns(types, [_CONTENTS[level] for level in highest.tolist()], zones)
 
     @classmethod
-    def _made(
+    def _from_columns(
         cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], zones: Zones
     ) -> Evidence:
         """Return evidence where a column without values has no type and no zone of its own."""
         pairs = zip(types, contents, strict=True)
-        known = tuple(
-            ColumnType.UNTYPED if content is _NOTHING else kind for kind, content in pairs
+        types_of_values = tuple(
+            ColumnType.UNTYPED if content is _NOTHING else column_type
+            for column_type, content in pairs
         )
         zones_of_values = {j: zone for j, zone in zones.items() if contents[j] is not _NOTHING}
-        return cls(known, tuple(contents), zones_of_values)
+        return cls(types_of_values, tuple(contents), zones_of_values)
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
-        columns = zip(self.types, self.contents, other.types, other.contents, strict=True)
         types = tuple(
-            _joined(mine, content, theirs, more) for mine, content, theirs, more in columns
+            _join_types(
+                before, after, has_values=content is not _NOTHING, has_more=extra is not _NOTHING
+            )
+            for before, content, after, extra in zip(
+                self.types, self.contents, other.types, other.contents, strict=True
+            )
         )
         pairs = zip(self.contents, other.contents, strict=True)
         contents = tuple(max(pair, key=_CONTENTS.index) for pair in pairs)
-        zones = {
-            j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING
-        }  # else mine were first
+        # The first values of a column decide its zone.
+        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING}
         zones.update(self.zones)
         return Evidence(types, contents, zones)
 
-    def decide_kinds(self, asked: Asked) -> ColumnKinds:
-        """Return the kind of each column."""
+    def decide_kinds(self, numbers: Asked) -> ColumnKinds:
+        """Return the kind of each column; `numbers` are those that the user lists."""
+        if numbers is None:
+            return tuple(map(_decide_kind, self.types, self.contents))
         kinds = []
-        for j, (how, content) in enumerate(zip(self.types, self.contents, strict=True)):
-            if asked is None:
-                kinds.append(_kind(how, content))
-            elif how is ColumnType.DATES and asked:  # who lists numbers does not say what dates are
-                kinds.append(ColumnKind.DATES)
+        for j, column_type in enumerate(self.types):
+            if column_type is ColumnType.DATES and numbers:
+                kinds.append(ColumnKind.DATES)  # a list of numbers does not say what dates are
+            elif j in numbers:
+                kinds.append(ColumnKind.NUMBERS)
             else:
-                kinds.append(ColumnKind.NUMBERS if j in asked else ColumnKind.NAMES)
+                kinds.append(ColumnKind.NAMES)
         return tuple(kinds)
 
 
-def _kind(how: ColumnType, content: ColumnContent) -> ColumnKind:
-    if content is _NOTHING or how is ColumnType.CATEGORIES:
+def _decide_kind(column_type: ColumnType, content: ColumnContent) -> ColumnKind:
+    if content is _NOTHING or column_type is ColumnType.CATEGORIES:
         return ColumnKind.NAMES
-    if how is ColumnType.DATES:
+    if column_type is ColumnType.DATES:
         return ColumnKind.DATES
-    is_ordered = content is _FRACTIONS or (content is _WHOLE and how is ColumnType.TYPED)
-    return ColumnKind.NUMBERS if is_ordered else ColumnKind.NAMES
+    if content is _FRACTIONS or (content is _WHOLE and column_type is ColumnType.TYPED):
+        return ColumnKind.NUMBERS
+    return ColumnKind.NAMES
 
 
-def _joined(
-    mine: ColumnType, content: ColumnContent, theirs: ColumnType, more: ColumnContent
+def _join_types(
+    before: ColumnType, after: ColumnType, *, has_values: bool, has_more: bool
 ) -> ColumnType:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if more is _NOTHING and content is not _NOTHING:
-        return mine
-    if content is _NOTHING and more is not _NOTHING:
-        return theirs
-    if ColumnType.DATES in (mine, theirs):
-        return mine  # what is no date is refused where dates were learnt, and the other way round
-    return mine if mine is ColumnType.CATEGORIES else max(mine, theirs, key=_TYPES.index)
+    if has_values and not has_more:
+        return before
+    if has_more and not has_values:
+        return after
+    if ColumnType.DATES in (before, after):
+        # what is no date is refused where dates were learned, and the other way round
+        return before
+    if before is ColumnType.CATEGORIES:
+        return before
+    return max(before, after, key=_TYPES.index)
 
 
-def _shown(column: Array, *, has_types: bool) -> tuple[ColumnType, ColumnContent]:
+def _look_at_column(column: Array, *, has_types: bool) -> tuple[ColumnType, ColumnContent]:
     """Return the type and the content of one column."""
-    kind = column.dtype.kind
     plain = ColumnType.TYPED if has_types else ColumnType.UNTYPED
-    if kind in "mM":
-        how = ColumnType.DATES if kind == "M" else ColumnType.TYPED
-        return how, _NOTHING if np.isnat(column).all() else _WHOLE
-    if kind in "iub":
-        is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
-        return (
-            ColumnType.CATEGORIES if has_types and kind == "b" else plain,
-            _WHOLE if is_there else _NOTHING,
-        )
-    if kind == "f":
-        present = column[~np.isnan(column)]
-        whole = bool((np.isfinite(present) & (present == np.floor(present))).all())
-        return ColumnType.TYPED, _NOTHING if not len(present) else _WHOLE if whole else _FRACTIONS
-    if kind != "O":
-        return plain, _STRINGS if any(map(_is_there, column.tolist())) else _NOTHING
-    return _shown_objects(array_values(column), plain)
+    match column.dtype.kind:
+        case "M":
+            return ColumnType.DATES, _NOTHING if np.isnat(column).all() else _WHOLE
+        case "m":
+            return ColumnType.TYPED, _NOTHING if np.isnat(column).all() else _WHOLE
+        case "i":
+            return plain, _WHOLE if (column != NO_TOKEN).any() else _NOTHING
+        case "u":
+            return plain, _WHOLE if len(column) else _NOTHING
+        case "b":
+            truths = ColumnType.CATEGORIES if has_types else plain
+            return truths, _WHOLE if len(column) else _NOTHING
+        case "f":
+            return ColumnType.TYPED, _look_at_floats(column)
+        case "O":
+            return _look_at_objects(array_values(column), plain)
+    return plain, _STRINGS if any(map(_is_present, column.tolist())) else _NOTHING
 
 
-def _shown_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, ColumnContent]:
+def _look_at_floats(column: Array) -> ColumnContent:
+    present = column[~np.isnan(column)]
+    if not len(present):
+        return _NOTHING
+    is_whole = np.isfinite(present) & (present == np.floor(present))
+    return _WHOLE if is_whole.all() else _FRACTIONS
+
+
+def _look_at_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, ColumnContent]:
     """Return the type and the content of a column of objects.
 
     Most are clear from the types of their values and a few values.
     """
-    kinds = {_value_kind(kind) for kind in set(map(type, values))}
-    if "name" in kinds and any(
-        _value_kind(type(value)) == "name" and _is_there(value) for value in values
-    ):
-        return plain, _STRINGS
-    if not any(map(_is_there, values)):
+    kinds = {_value_kind(value_type) for value_type in set(map(type, values))}
+    if "name" in kinds:
+        names = (value for value in values if _value_kind(type(value)) == "name")
+        if any(map(_is_present, names)):
+            return plain, _STRINGS
+    if not any(map(_is_present, values)):
         return plain, _NOTHING
-    kinds = (
-        {_value_kind(type(value)) for value in values if _is_there(value)}
-        if "fraction" in kinds
-        else kinds
-    )
+    if "fraction" in kinds:  # of these, some may be NaN
+        kinds = {_value_kind(type(value)) for value in values if _is_present(value)}
     kinds -= {"name", "missing"}
+    if kinds == {"moment"}:
+        return ColumnType.DATES, _WHOLE
     if "moment" in kinds:
-        return (
-            (ColumnType.DATES, _WHOLE) if kinds == {"moment"} else (plain, _STRINGS)
-        )  # which is refused
+        return plain, _STRINGS  # which is refused later
     if "truth" in kinds and plain is ColumnType.TYPED:
         return ColumnType.CATEGORIES, _WHOLE
-    is_fraction = "fraction" in kinds and any(
-        _is_there(value) and _is_fraction(value) for value in values
-    )
-    return ColumnType.TYPED if "duration" in kinds else plain, _FRACTIONS if is_fraction else _WHOLE
+    content = _WHOLE
+    if "fraction" in kinds and any(_is_present(value) and _is_fraction(value) for value in values):
+        content = _FRACTIONS
+    return ColumnType.TYPED if "duration" in kinds else plain, content
 
 
-def _is_there(value: Any) -> bool:
+def _is_present(value: Any) -> bool:
     if type(value) in (str, int):
         return bool(value != MISSING and value != NO_TOKEN)
     return not is_missing(value)
@@ -268,13 +290,13 @@ def find_number_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> As
 
 
 def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
-    known = [] if names is None else list(names)
+    known_names = [] if names is None else list(names)
     if (
         isinstance(column, (str, int, np.integer))
         and not isinstance(column, bool)
-        and column in known
+        and column in known_names
     ):
-        return known.index(column)
+        return known_names.index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
         return int(column)
     raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")

@@ -108,7 +108,7 @@ def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, 
 def _again(ranks: Ints, label_ranks: Ints, words: Words, order: Ints) -> tuple[Ints, Bools]:
     """Return the places whose next example has the same hash, and which of these differ."""
     again = np.flatnonzero(words[order][1:] == words[order][:-1])
-    here, there = order[again], order[again + 1]
-    return again, (ranks[here] != ranks[there]).any(axis=1) | (
-        label_ranks[here] != label_ranks[there]
-    )
+    first = order[again]
+    second = order[again + 1]
+    differ = (ranks[first] != ranks[second]).any(axis=1)
+    return again, differ | (label_ranks[first] != label_ranks[second])

@@ -98,15 +98,13 @@ def fill_missing(array: Array, missing: str) -> Array:
 
 def fill_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
     """Return the tokens of one context with its missing values replaced."""
-    found = list(tokens)
-    if set(map(type, found)) <= _PRESENT:
-        return found
-    found = [str(token) if _has_name(type(token)) else token for token in found]
-    return (
-        found
-        if missing == "refuse"
-        else [_token(missing) if is_missing(token) else token for token in found]
-    )
+    values = list(tokens)
+    if set(map(type, values)) <= _PRESENT:
+        return values
+    values = [str(value) if _has_name(type(value)) else value for value in values]
+    if missing == "refuse":
+        return values
+    return [_token(missing) if is_missing(value) else value for value in values]
 
 
 def _has_name(kind: type) -> bool:

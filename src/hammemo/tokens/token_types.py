@@ -83,7 +83,7 @@ class TokenTypes(Cached):
         if len(other.types) != len(self.types):
             return TokenTypes((_UNKNOWN,) * len(self.types))
         pairs = zip(self.types, other.types, strict=True)
-        return TokenTypes(tuple(mine if mine is theirs else _UNKNOWN for mine, theirs in pairs))
+        return TokenTypes(tuple(left if left is right else _UNKNOWN for left, right in pairs))
 
     def differences(
         self,
@@ -105,28 +105,29 @@ class TokenTypes(Cached):
         no_numbers = _NUMBERS not in self.types and len(tokens.strings) == len(tokens)
         if no_strings or no_numbers or len(contexts) == 0 or contexts.h % len(self.types):
             return {}
-        asked = _find_types(contexts[:_LOOKED_AT], len(self.types))
-        found = {}
-        for column, (learnt, now) in enumerate(zip(self.types, asked, strict=True)):
-            if learnt is now or _UNKNOWN in (learnt, now):
+        first_rows = contexts[:_LOOKED_AT]
+        types = _find_types(first_rows, len(self.types))
+        sentences = {}
+        for column, (before, after) in enumerate(zip(self.types, types, strict=True)):
+            if before is after or _UNKNOWN in (before, after):
                 continue
-            shown = column if names is None else repr(names[column])
-            where = (
-                "The stream"
-                if names is None and len(self.types) < contexts.h
-                else f"Column {shown}"
-            )
-            held, asked_with = (kind.name.lower() for kind in (learnt, now))
-            value = _first_value(contexts[:_LOOKED_AT], column, len(self.types), now)
-            asked_with += f" such as {value!r}"
+            where = f"Column {column}"
+            if names is not None:
+                where = f"Column {names[column]!r}"
+            elif len(self.types) < contexts.h:
+                where = "The stream"
+            learned = before.name.lower()
             why = "a number and a string are never equal, so nothing that was learned of it matches"
-            if kinds is not None and len(kinds) == len(self.types) and kinds[column] is not NAMES:
-                held, why = kinds[column].word, "they count as missing"
-            what = (
-                f"{where} held {held} when it was learned, and is queried with {asked_with}: {why}."
+            if kinds is not None and len(kinds) == len(self.types) and kinds[column].is_ordered:
+                learned = kinds[column].word
+                why = "they count as missing"
+            value = _first_value(first_rows, column, len(self.types), after)
+            sentences[column] = (
+                f"{where} held {learned} when it was learned, and is queried with "
+                f"{after.name.lower()} such as {value!r}: {why}. Convert it to the type that "
+                "it had."
             )
-            found[column] = f"{what} Convert it to the type that it had."
-        return found
+        return sentences
 
 
 def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
@@ -145,14 +146,15 @@ def find_user_level() -> int:
 
     Questions come in several ways.
     """
-    here, level = inspect.currentframe(), 1
-    frame = None if here is None else here.f_back
-    while (
-        frame is not None
-        and frame.f_back is not None
-        and frame.f_globals["__name__"].startswith("hammemo.")
-    ):
-        frame, level = frame.f_back, level + 1
+    frame = inspect.currentframe()
+    if frame is not None:
+        frame = frame.f_back  # of the caller
+    level = 1
+    while frame is not None and frame.f_back is not None:
+        if not frame.f_globals["__name__"].startswith("hammemo."):
+            break
+        frame = frame.f_back
+        level += 1
     return level
 
 
@@ -172,13 +174,19 @@ def _first_value(contexts: Contexts, column: int, n_columns: int, kind: TokenTyp
 def _find_types(contexts: Contexts, n_columns: int) -> tuple[TokenType, ...]:
     if contexts.integers is not None:
         return (_NUMBERS,) * n_columns
-    vocabulary, ranks = contexts.vocabulary, contexts.ranks.reshape(-1, n_columns)
+    vocabulary = contexts.vocabulary
+    ranks = contexts.ranks.reshape(-1, n_columns)
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
-    numbers = np.append(
-        np.arange(len(vocabulary)) < n_numbers, False
-    )  # rank -1, no token, reads the last entry
-    strings = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
-    has = zip(*(np.any(kind[ranks], axis=0).tolist() for kind in (numbers, strings)), strict=True)
-    return tuple(
-        _UNKNOWN if number == string else _NUMBERS if number else _STRINGS for number, string in has
-    )
+    # rank -1, no token, reads the last entry, here and below
+    is_number = np.append(np.arange(len(vocabulary)) < n_numbers, False)
+    is_string = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
+    has_numbers: list[bool] = np.any(is_number[ranks], axis=0).tolist()
+    has_strings: list[bool] = np.any(is_string[ranks], axis=0).tolist()
+    return tuple(map(_find_type, has_numbers, has_strings))
+
+
+def _find_type(has_numbers: bool, has_strings: bool) -> TokenType:
+    """Return the type of a column that has numbers, strings, both or neither."""
+    if has_numbers == has_strings:
+        return _UNKNOWN
+    return _NUMBERS if has_numbers else _STRINGS

@@ -101,7 +101,7 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
 
     What is neither a number nor missing is refused with its column.
     """
-    found = []
+    numbers = []
     for j, column in enumerate(table_columns(X) or []):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
         values = read_ordered(column, NUMBERS, where)
@@ -111,8 +111,8 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
                     f"{where} holds numbers, and {value!r} is not one. Convert it, or leave the "
                     "column out."
                 )
-        found.append(values)
-    return np.column_stack(found) if found else np.empty((0, 0))
+        numbers.append(values)
+    return np.column_stack(numbers) if numbers else np.empty((0, 0))
 
 
 def _refuse_missing(numbers: Any, names: Sequence[Any] | None) -> None:

@@ -154,14 +154,14 @@ def choose_zone(zones: Iterable[str]) -> str | None:
     return next((name for name in names if name != UTC_NAME), names[0] if names else None)
 
 
-def join_zones(mine: str | None, theirs: str | None, where: str) -> str | None:
+def join_zones(before: str | None, after: str | None, where: str) -> str | None:
     """Return the zone of a column whose dates came in two parts.
 
     ValueError where one clock cannot show both.
 
     Parameters
     ----------
-    mine, theirs : str or None
+    before, after : str or None
         A zone, "" for times without one, None for a part without values.
     where : str
         The column as errors name it.
@@ -172,22 +172,20 @@ def join_zones(mine: str | None, theirs: str | None, where: str) -> str | None:
     >>> join_zones(None, "", "Column 0"), join_zones("UTC", "Europe/Berlin", "Column 0")
     ('', 'Europe/Berlin')
     """
-    if mine is None or mine == theirs:
-        return theirs
-    if theirs is None:
-        return mine
-    if "" in (mine, theirs):
+    if before is None or before == after:
+        return after
+    if after is None:
+        return before
+    if "" in (before, after):
         raise ValueError(
-            f"{where} holds times without a zone and others in the zone {mine or theirs}: give all "
-            "of them one clock, "
-            "with tz_localize or tz_convert."
+            f"{where} holds times without a zone and others in the zone {before or after}: give "
+            "all of them one clock, with tz_localize or tz_convert."
         )
-    first, second = sorted((mine, theirs))
+    first, second = sorted((before, after))
     if UTC_NAME not in (first, second):
         raise ValueError(
             f"{where} holds times in the zone {first}, and some are in {second}: a column has one "
-            "clock. Convert them "
-            f"with tz_convert({first!r})."
+            f"clock. Convert them with tz_convert({first!r})."
         )
     return first if second == UTC_NAME else second
 
