@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import calm
 import forked
 from hammemo import MemoryClassifier
-from hammemo.features.cells.column_codes import LEAST_ROWS, MAX_CUTS, placed_cuts, quantile_cuts
+from hammemo.features.cells.column_codes import LEAST_ROWS, MAX_CUTS, place_cuts, quantile_cuts
 from hammemo.votes import tree_label_weights
 from places import ROOT
 
@@ -55,7 +55,7 @@ def test_nodes_are_compared_by_what_they_ask() -> None:
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=80))
 def test_placed_cuts_are_those_at_quantiles_with_repetitions(values: list[float]) -> None:
     array, once = np.array(values), np.ones(len(values), np.int64)
-    cuts = placed_cuts(array, once)
+    cuts = place_cuts(array, once)
     assert len(cuts) == MAX_CUTS
     assert (np.diff(cuts) >= 0).all()
     distinct = np.unique(cuts)

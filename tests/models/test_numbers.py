@@ -306,8 +306,8 @@ def test_compiled_cuts_are_those_of_the_plain_twin(seed: int, rules: tuple[int, 
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 300))
     drawn = [rng.normal(size=n), rng.integers(-20, 20, n), rng.normal(size=n) * 10.0 ** rng.integers(-300, 300, n)]
-    column = column_codes.CountedValues.of(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
-    cuts, places = column_codes.halved(column, *rules)
+    column = column_codes.CountedValues.from_rows(drawn[int(rng.integers(3))].astype(np.float64), rng.integers(1, 9, n))
+    cuts, places = column_codes.halve(column, *rules)
     plain = plain_codes.halve_ranges(column, *rules)
     np.testing.assert_array_equal(places, np.flatnonzero(~np.isnan(plain)))
     np.testing.assert_array_equal(cuts, plain[places])

@@ -26,13 +26,13 @@ for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):
     clf = MemoryClassifier().fit(table, labels)
     assert clf.report().n_trees
     print(clf.digest())
-from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.cells.column_codes import ColumnCodes, choose_codes
 from hammemo.features.additive import fit_class_base, fit_number_base
 from hammemo.tokens.column_kinds import NAMES, NUMBERS
 from hammemo.tokens.contexts import Examples
 examples = Examples.of(mixed[:, :7], y)
 kinds = (NUMBERS,) * 6 + (NAMES,)
-codes = ColumnCodes.chosen(kinds, examples.contexts, examples.multiplicity, np.empty((0, 2), int), 0)
+codes = choose_codes(kinds, examples.contexts, examples.multiplicity, pairs=np.empty((0, 2), int), seed=0)
 rows, words, counts = codes.distinct(examples, 0)
 values, names = codes.values(examples.contexts[rows]), codes.rows(examples.contexts[rows])[:, 6:7]
 labels, targets = examples.label_ranks[rows], np.rint(X[rows, 12] * 2.0**10).astype(int)

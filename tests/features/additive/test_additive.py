@@ -24,7 +24,7 @@ from hammemo.features.additive.additive_base import NAT, with_all_labels
 from hammemo.features.additive.base_folds import FOLDS, count_in_folds
 from hammemo.features.additive.fit_numbers import compute_gram, solve_coefficients
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
-from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.cells.column_codes import ColumnCodes, choose_codes
 from hammemo.tokens.column_kinds import NAMES, NUMBERS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import mix
@@ -41,7 +41,7 @@ def codes_of(n_ordered: int, n_names: int) -> ColumnCodes:
     """Return codes whose columns are numbers, then names: the base asks them for the owners of columns only."""
     kinds = (NUMBERS,) * n_ordered + (NAMES,) * n_names
     nothing = Contexts(np.empty((0, len(kinds)), object))
-    return ColumnCodes.chosen(kinds, nothing, np.empty(0, np.int64), np.empty((0, 2), np.int64), 0)
+    return choose_codes(kinds, nothing, np.empty(0, np.int64), pairs=np.empty((0, 2), np.int64), seed=0)
 
 
 def table(seed: int, n: int, n_ordered: int, n_names: int) -> dict[str, Any]:

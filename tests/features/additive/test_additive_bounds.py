@@ -14,7 +14,7 @@ from hammemo.features.additive.design import MAX_COEFFICIENT, AdditiveDesign
 from hammemo.features.additive.label_base import LabelBase
 from hammemo.features.additive.levels import HAT
 from hammemo.features.additive.penalties import choose_pairs
-from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.cells.column_codes import choose_codes
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -63,7 +63,7 @@ def test_a_pair_is_found_among_any_number_of_rows(monkeypatch: pytest.MonkeyPatc
     values = rng.normal(size=(n, 4)).round(2)
     labels = (values[:, 1] * values[:, 2] > 0).astype(int)
     contexts = Contexts.of(values)
-    codes = ColumnCodes.chosen((NUMBERS,) * 4, contexts, np.ones(n, np.int64), np.empty((0, 2), np.int64), 0)
+    codes = choose_codes((NUMBERS,) * 4, contexts, np.ones(n, np.int64), pairs=np.empty((0, 2), np.int64), seed=0)
     rows: dict[str, Any] = {
         "codes": codes,
         "values": values,

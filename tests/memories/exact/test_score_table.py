@@ -184,7 +184,7 @@ def test_compiled_steps_are_those_of_the_plain_twin(seed: int) -> None:
     values[rng.random(values.shape) < 0.05] = np.inf
     values[rng.random(values.shape) < 0.05] = -0.0
     names = rng.integers(0, 256, (30, n_names)).astype(np.uint8)
-    assert np.array_equal(codes.coded(values, names), plain_codes.code_rows(codes, values, names))
+    assert np.array_equal(codes.encode(values, names), plain_codes.code_rows(codes, values, names))
 
 
 def test_an_edit_does_not_pay_for_all_rows_and_many_questions_do(monkeypatch: pytest.MonkeyPatch) -> None:

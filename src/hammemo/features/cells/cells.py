@@ -337,7 +337,7 @@ class TreeCells(Cells):
 
     def node_shares(self, nodes: Array) -> Floats:
         """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
-        shares = self.forest.share_nodes(self.codes.owned_shares(), nodes)
+        shares = self.forest.share_nodes(self.codes.column_shares(), nodes)
         shares[~shares.any(axis=1)] = 1.0 / len(self.kinds)  # a root belongs to all columns
         return shares
 

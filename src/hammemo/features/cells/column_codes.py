@@ -66,10 +66,13 @@ def token_values(vocabulary: Vocabulary) -> Floats:
 
 def values_of(contexts: Contexts) -> Floats:
     """Return the tokens of contexts as numbers, NaN for strings and for no token: (m, h)."""
-    vocabulary, ranks = contexts.vocabulary, contexts.ranks
+    vocabulary = contexts.vocabulary
+    ranks = contexts.ranks
     if len(vocabulary) <= ranks.size:
         return np.asarray(token_values(vocabulary)[ranks])
-    values, n_ints = np.full(ranks.shape, np.nan), len(vocabulary.ints)  # a few of many: not all are looked at
+    # a few tokens of many: not all are looked at
+    values = np.full(ranks.shape, np.nan)
+    n_ints = len(vocabulary.ints)
     is_int = (ranks >= 0) & (ranks < n_ints)
     is_float = (ranks >= n_ints) & (ranks < n_ints + len(vocabulary.floats))
     values[is_int] = vocabulary.ints[ranks[is_int]]
@@ -77,23 +80,24 @@ def values_of(contexts: Contexts) -> Floats:
     return values
 
 
-def ordered_parts(kind: ColumnKind, values: Floats) -> list[Floats]:
+def split_ordered(kind: ColumnKind, values: Floats) -> list[Floats]:
     """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.features.cells.column_codes import ordered_parts
+    >>> from hammemo.features.cells.column_codes import split_ordered
     >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> noon = np.datetime64("2026-11-16T12:00", "us").astype(np.int64)
-    >>> [part.tolist() for part in ordered_parts(ColumnKind.DATES, np.array([float(noon)]))][1:]
+    >>> [part.tolist() for part in split_ordered(ColumnKind.DATES, np.array([float(noon)]))][1:]
     [[2026.0], [11.0], [16.0], [0.0], [12.0]]
     """
     if kind is not ColumnKind.DATES:
         return [values]
     lacking = np.isnan(values)
     moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
-    days, months = moments.astype("datetime64[D]"), moments.astype("datetime64[M]")
+    days = moments.astype("datetime64[D]")
+    months = moments.astype("datetime64[M]")
     parts = [
         moments.astype("datetime64[Y]").astype(np.int64) + 1970,
         months.astype(np.int64) % 12 + 1,
@@ -126,10 +130,10 @@ def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band:
     >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
     array([256., 512., 768.])
     """
-    return halved(CountedValues.of(values, counts), most, least, band)[0]
+    return halve(CountedValues.from_rows(values, counts), most, least, band)[0]
 
 
-def placed_cuts(values: Floats, counts: Ints) -> Floats:
+def place_cuts(values: Floats, counts: Ints) -> Floats:
     """Return the cuts of a column of trees: as many for any column, so that a cut that comes or goes moves no other.
 
     Where rows are too few to be divided, the cuts repeat the one below them.
@@ -137,23 +141,24 @@ def placed_cuts(values: Floats, counts: Ints) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.features.cells.column_codes import placed_cuts
-    >>> cuts = placed_cuts(np.array([1.0, 2.0, 3.0]), np.array([10, 10, 20]))
+    >>> from hammemo.features.cells.column_codes import place_cuts
+    >>> cuts = place_cuts(np.array([1.0, 2.0, 3.0]), np.array([10, 10, 20]))
     >>> np.searchsorted(cuts, [1.0, 2.0, 3.0], side="right").tolist()
     [63, 126, 253]
     """
-    return _placed(CountedValues.of(values, counts))
+    return _place_counted(CountedValues.from_rows(values, counts))
 
 
-def _placed(column: CountedValues) -> Floats:
-    return _filled(*halved(column, MAX_CUTS, LEAST_ROWS, _BAND))
+def _place_counted(column: CountedValues) -> Floats:
+    cuts, places = halve(column, MAX_CUTS, LEAST_ROWS, _BAND)
+    return _repeat_cuts(cuts, places)
 
 
-def _filled(cuts: Floats, places: Array) -> Floats:
+def _repeat_cuts(cuts: Floats, places: Array) -> Floats:
     """Return cuts with what repeats them: `MAX_CUTS` in all."""
-    found = np.full(MAX_CUTS, LOWEST)
-    found[places] = cuts
-    return np.maximum.accumulate(found)
+    all_cuts = np.full(MAX_CUTS, LOWEST)
+    all_cuts[places] = cuts
+    return np.maximum.accumulate(all_cuts)
 
 
 class CountedValues(NamedTuple):
@@ -163,7 +168,7 @@ class CountedValues(NamedTuple):
     upto: Ints
 
     @classmethod
-    def of(cls, values: Floats, counts: Ints) -> CountedValues:
+    def from_rows(cls, values: Floats, counts: Ints) -> CountedValues:
         """Return those of values that occur so often; missing ones are left out."""
         present = ~np.isnan(values)
         distinct, ranks = np.unique(values[present], return_inverse=True)
@@ -172,29 +177,32 @@ class CountedValues(NamedTuple):
         return cls(distinct, np.cumsum(weights))
 
 
-def halved(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
+def halve(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
     """Return cuts as `quantile_cuts` does, and the place of each among `most`.
 
     Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
     """
-    found = np.full(most, np.nan)
+    all_cuts = np.full(most, np.nan)
     _native.halved_cuts(
-        values=column.distinct, upto=column.upto, least=least, band=band, band_rows=_BAND_ROWS, cuts=found
+        values=column.distinct, upto=column.upto, least=least, band=band, band_rows=_BAND_ROWS, cuts=all_cuts
     )
-    places = np.flatnonzero(~np.isnan(found))
-    return found[places], places
+    places = np.flatnonzero(~np.isnan(all_cuts))
+    return all_cuts[places], places
 
 
 def _step_middles(cuts: Floats) -> Floats:
     """Return NaN and then the middle of each step between cuts, some of which repeat others or lie below all values."""
-    known = np.unique(cuts[cuts > LOWEST])
-    if not len(known):
+    distinct = np.unique(cuts[cuts > LOWEST])
+    if not len(distinct):
         return np.append(np.nan, np.zeros(len(cuts) + 1))
-    widths = np.diff(known)[[0, -1]] if len(known) > 1 else np.ones(2)
+    widths = np.ones(2)
+    if len(distinct) > 1:
+        widths = np.diff(distinct)[[0, -1]]
     with np.errstate(over="ignore"):
-        outer = np.clip(known[[0, -1]] + widths * [-0.5, 0.5], LOWEST, -LOWEST)
-    middles = np.concatenate([outer[:1], 0.5 * known[:-1] + 0.5 * known[1:], outer[1:]])
-    return np.concatenate([[np.nan], middles[:1], middles[np.searchsorted(known, cuts, side="right")]])
+        outer = np.clip(distinct[[0, -1]] + widths * [-0.5, 0.5], LOWEST, -LOWEST)
+    middles = np.concatenate([outer[:1], 0.5 * distinct[:-1] + 0.5 * distinct[1:], outer[1:]])
+    of_steps = middles[np.searchsorted(distinct, cuts, side="right")]
+    return np.concatenate([[np.nan], middles[:1], of_steps])
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,26 +232,6 @@ class ColumnCodes:
     pairs: Ints
     hash_cuts: tuple[Floats, ...]
 
-    @classmethod
-    def chosen(cls, kinds: ColumnKinds, contexts: Contexts, counts: Ints, pairs: Ints, seed: int) -> ColumnCodes:
-        """Return codes for rows that occur so often; `pairs` are of ordered columns."""
-        key = struct.pack("<QQ", *key_words(seed, "names of trees"))
-        n_bits = int(counts.sum()).bit_length()
-        least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
-        ordered: list[Floats] = []
-        of_names: list[Ints] = []
-        for kind, ranks, values in zip(kinds, contexts.ranks.T, values_of(contexts).T, strict=True):
-            if kind.is_ordered:
-                ordered += ordered_parts(kind, values)
-            else:
-                of_names.append(ranks)
-        counted = [CountedValues.of(part, counts) for part in ordered]
-        cuts = tuple(map(_placed, counted))
-        names = tuple(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key) for ranks in of_names)
-        first = max(2, -(-n_bits // max(len(ordered), 1)))
-        enough = _TOLD_APART * _n_distinct(contexts.ranks.T)
-        return cls(kinds, cuts, names, key, pairs, _hash_cuts(ordered, counted, of_names, first, enough))
-
     @cached_property
     def name_places(self) -> list[int]:
         """The places of the columns of names in the table."""
@@ -268,24 +256,24 @@ class ColumnCodes:
         codes = np.zeros((len(used), len(named)), np.uint8)
         codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
         names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
-        return self.coded(self.values(contexts), names)
+        return self.encode(self.values(contexts), names)
 
-    def coded(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def encode(self, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names.
 
         Shapes
         ------
         values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
         """
-        found = np.empty((len(values), self.coder.n_columns), np.uint8)
-        self.coder.write(values, names, found)
-        return found
+        row_bytes = np.empty((len(values), self.coder.n_columns), np.uint8)
+        self.coder.write(values, names, row_bytes)
+        return row_bytes
 
     def name_codes(self, names: Vocabulary) -> NDArray[np.uint8]:
         """Return the byte of each name in each column of names: shape (names, columns of names)."""
         hashes = name_hashes(names.tolist(), self.name_key)
-        found = [[code(one, 0) for one in hashes] for code in self._code_of_hash]
-        return np.array(found, np.uint8).reshape(len(self.names), len(hashes)).T
+        codes = [[code(name_hash, 0) for name_hash in hashes] for code in self._code_of_hash]
+        return np.array(codes, np.uint8).reshape(len(self.names), len(hashes)).T
 
     def name_code(self, j: int, name: Token) -> int:
         """Return the byte of one name in the column of names j: for single rows."""
@@ -293,11 +281,13 @@ class ColumnCodes:
 
     @cached_property
     def _code_of_hash(self) -> list[Callable[[bytes, int], int]]:
-        return [{one.tobytes(): rank for rank, one in enumerate(known, 1)}.get for known in self.names]
+        lookups: list[Callable[[bytes, int], int]] = []
+        for hashes in self.names:
+            codes = {name_hash.tobytes(): code for code, name_hash in enumerate(hashes, 1)}
+            lookups.append(codes.get)
+        return lookups
 
-    def distinct(
-        self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None
-    ) -> tuple[Ints, Words, Ints]:
+    def distinct(self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None) -> DistinctRows:
         """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
 
         `coded` are the bytes of the examples, where they are known already.
@@ -312,27 +302,27 @@ class ColumnCodes:
         names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
         places = vocabulary.find(numbers)
 
-        def known_by(steps: NDArray[np.uint8]) -> Examples:
+        def replace_numbers(steps: NDArray[np.uint8]) -> Examples:
             return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
 
         coded = self.rows(contexts) if coded is None else coded
-        rows, _, counts = distinct_examples(known_by(coded[:, : self.n_ordered]), seed)
+        rows, _, counts = distinct_examples(replace_numbers(coded[:, : self.n_ordered]), seed)
         few = [_steps(*pair) for pair in zip(self.hash_cuts, self.values(contexts).T, strict=True)]
         steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
-        words = example_words(known_by(steps), seed)[rows]
+        words = example_words(replace_numbers(steps), seed)[rows]
         order = np.argsort(words, kind="stable")
-        return rows[order], words[order], counts[order]
+        return DistinctRows(rows[order], words[order], counts[order])
 
     @cached_property
     def coder(self) -> _native.StepCoder:
         """Compiled code that makes the bytes."""
         return _native.StepCoder(
-            np.concatenate([np.empty(0), *self.cuts]),
-            np.cumsum([0, *map(len, self.cuts)]),
-            len(self.names),
-            np.ascontiguousarray(self.pairs, np.int64).reshape(-1, 2),
-            np.tile(DIFFERENCE_CUTS, len(self.pairs)),
-            np.arange(len(self.pairs) + 1) * len(DIFFERENCE_CUTS),
+            cuts=np.concatenate([np.empty(0), *self.cuts]),
+            cut_starts=np.cumsum([0, *map(len, self.cuts)]),
+            n_names=len(self.names),
+            pairs=np.ascontiguousarray(self.pairs, np.int64).reshape(-1, 2),
+            pair_cuts=np.tile(DIFFERENCE_CUTS, len(self.pairs)),
+            pair_starts=np.arange(len(self.pairs) + 1) * len(DIFFERENCE_CUTS),
         )
 
     def owners(self) -> list[tuple[int, ...]]:
@@ -342,12 +332,12 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
-    def owned_shares(self) -> Floats:
+    def column_shares(self) -> Floats:
         """Return how much of each column of bytes belongs to each column of the table."""
-        owned = np.zeros((len(self.is_name), len(self.kinds)))
-        for shares, columns in zip(owned, self.owners(), strict=True):
+        column_shares = np.zeros((len(self.is_name), len(self.kinds)))
+        for shares, columns in zip(column_shares, self.owners(), strict=True):
             shares[list(columns)] = 1.0 / len(columns)
-        return owned
+        return column_shares
 
     def plain(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
         """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
@@ -379,7 +369,7 @@ class ColumnCodes:
             part
             for kind, values in zip(self.kinds, values_of(contexts).T, strict=True)
             if kind.is_ordered
-            for part in ordered_parts(kind, values)
+            for part in split_ordered(kind, values)
         ]
         return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
 
@@ -397,35 +387,90 @@ class ColumnCodes:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
 
+class DistinctRows(NamedTuple):
+    """The distinct rows of examples, in the order of their hashes.
+
+    Parameters
+    ----------
+    rows : ndarray of int64
+        The place of one example for each distinct row.
+    words : ndarray of uint64
+        The hash of each distinct row, ascending.
+    counts : ndarray of int64
+        How often each distinct row occurs.
+    """
+
+    rows: Ints
+    words: Words
+    counts: Ints
+
+
+def choose_codes(kinds: ColumnKinds, contexts: Contexts, counts: Ints, *, pairs: Ints, seed: int) -> ColumnCodes:
+    """Return codes for rows that occur so often; `pairs` are of ordered columns."""
+    key = struct.pack("<QQ", *key_words(seed, "names of trees"))
+    n_bits = int(counts.sum()).bit_length()
+    least = max(5, 2**n_bits // 1500)  # a power of two that few single rows change
+    ordered: list[Floats] = []
+    name_ranks: list[Ints] = []
+    for kind, ranks, values in zip(kinds, contexts.ranks.T, values_of(contexts).T, strict=True):
+        if kind.is_ordered:
+            ordered += split_ordered(kind, values)
+        else:
+            name_ranks.append(ranks)
+    counted = [CountedValues.from_rows(part, counts) for part in ordered]
+    names = [_find_frequent(contexts.vocabulary, ranks, counts, least) for ranks in name_ranks]
+    hash_cuts = _choose_hash_cuts(
+        ordered,
+        counted,
+        name_ranks,
+        first=max(2, -(-n_bits // max(len(ordered), 1))),
+        enough=_TOLD_APART * _count_distinct(contexts.ranks.T),
+    )
+    return ColumnCodes(
+        kinds=kinds,
+        cuts=tuple(map(_place_counted, counted)),
+        names=tuple(_hash_names(column_names, key) for column_names in names),
+        name_key=key,
+        pairs=pairs,
+        hash_cuts=hash_cuts,
+    )
+
+
 def _even_cuts(scores: Floats) -> Floats:
     """Return cuts at multiples of a power of two, around the middle of some scores and beyond their ends."""
-    low, high = float(scores.min()), float(scores.max())
+    low = float(scores.min())
+    high = float(scores.max())
     exponent = int(np.frexp(max((high - low) / _SCORE_STEPS, 2.0**-40))[1])
     middle = round(float(np.ldexp(0.5 * low + 0.5 * high, -exponent)))
     return np.asarray(np.ldexp(np.arange(MAX_CUTS, dtype=np.float64) + (middle - MAX_CUTS // 2), exponent))
 
 
-def _hash_cuts(
-    ordered: list[Floats], counted: list[CountedValues], of_names: list[Ints], first: int, enough: float
+def _choose_hash_cuts(
+    ordered: list[Floats],
+    counted: list[CountedValues],
+    name_ranks: list[Ints],
+    *,
+    first: int,
+    enough: float,
 ) -> tuple[Floats, ...]:
     """Return the cuts of ordered columns for hashes: as few halvings, from `first` on, as tell enough rows apart.
 
     Shapes
     ------
-    ordered : (m,) for each ordered column; of_names : (m,) for each column of names, the ranks
+    ordered : (m,) for each ordered column; name_ranks : (m,) for each column of names, the ranks
     """
     cuts: tuple[Floats, ...] = ()
     if not ordered:
         return cuts
     for halvings in range(first, max(first, _MOST_HALVINGS) + 1):
         most = min(MAX_CUTS, 2**halvings - 1)
-        cuts = tuple(halved(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
-        if _n_distinct([*map(_steps, cuts, ordered), *of_names]) >= enough:
+        cuts = tuple(halve(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        if _count_distinct([*map(_steps, cuts, ordered), *name_ranks]) >= enough:
             break
     return cuts
 
 
-def _n_distinct(columns: Iterable[Array]) -> int:
+def _count_distinct(columns: Iterable[Array]) -> int:
     """Return how many distinct rows some columns of whole numbers have, by their hashes."""
     words = np.zeros(1, np.uint64)
     for column in columns:
@@ -438,10 +483,11 @@ def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
     return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
 
 
-def _frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:
+def _find_frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:
     """Return the names that occur `least` times or more in a column; the most frequent ones where they are many."""
-    held = ranks >= 0
-    totals = np.bincount(ranks[held], weights=counts[held], minlength=len(vocabulary)).astype(np.int64)
+    is_name = ranks >= 0
+    totals = np.bincount(ranks[is_name], weights=counts[is_name], minlength=len(vocabulary))
+    totals = totals.astype(np.int64)
     frequent = totals >= least
     if frequent.sum() > _MAX_NAMES:
         order = np.lexsort((np.arange(len(totals)), -totals))  # ties by the order of the vocabulary
@@ -449,7 +495,7 @@ def _frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> 
     return vocabulary.keep(frequent)
 
 
-def _hashed(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
+def _hash_names(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
     """Return the hashes of names, ascending, so that their order tells nothing either."""
     hashes = sorted(name_hashes(names.tolist(), key))
     return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, NAME_BYTES)
@@ -465,7 +511,7 @@ def code_arrays(codes: ColumnCodes) -> dict[str, Array]:
         "pairs": narrow(codes.pairs),
     }
     arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
-    arrays["name_lengths"] = np.array([len(known) for known in codes.names], np.uint8)
+    arrays["name_lengths"] = np.array([len(hashes) for hashes in codes.names], np.uint8)
     arrays["names"] = np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names])
     return arrays
 
@@ -474,17 +520,22 @@ def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArra
     """Return the hashes of names by column, or refuse such as are not ascending, or too many."""
     if sum(lengths) != len(flat) or any(length > _MAX_NAMES for length in lengths):
         raise ValueError("the names of a column are not as many as declared, or more than a byte has room for")
-    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
-    if any(first >= second for known in found for first, second in pairwise(map(bytes, known))):
-        raise ValueError("the hashes of names are not ascending")
-    return found
+    if not len(lengths):
+        return ()
+    names = tuple(np.split(flat, np.cumsum(lengths)[:-1]))
+    for hashes in names:
+        if any(first >= second for first, second in pairwise(map(bytes, hashes))):
+            raise ValueError("the hashes of names are not ascending")
+    return names
 
 
 def split_cuts(flat: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
     """Return cuts by column, or refuse such as are not finite and ascending, or too many."""
     if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
         raise ValueError("the cuts of a column are not as many as declared, or not finite")
-    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
-    if any((np.diff(cuts) < 0).any() for cuts in found):
+    if not len(lengths):
+        return ()
+    columns = tuple(np.split(flat, np.cumsum(lengths)[:-1]))
+    if any((np.diff(cuts) < 0).any() for cuts in columns):
         raise ValueError("the cuts of a column are not ascending")
-    return found
+    return columns

@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
-from hammemo.features.cells import Cells, TreeCells, chosen_cells
+from hammemo.features.cells import Cells, TreeCells
+from hammemo.features.cells.choose_cells import choose_cells
 from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
@@ -146,7 +147,7 @@ def choose(
         )
         if narrowing is not None:
             examples = narrowing.learn(examples)
-        cells = chosen_cells(
+        cells = choose_cells(
             columns.kinds,
             examples,
             seed,
@@ -184,7 +185,7 @@ def choose_by_first_rows(
         narrowing = _choose_narrowing(settings, columns, examples, seed=seed, with_scores=False)
         if narrowing is not None:
             examples = narrowing.learn(examples)
-        cells = chosen_cells(
+        cells = choose_cells(
             columns.kinds,
             examples,
             0,

@@ -93,7 +93,7 @@ def compute_contributions(state: NumberState, rows: SeenRows) -> Floats:
     blend = vote.blend.tolist()
 
     # What trees say, by the columns that they cut.
-    column_shares = layout.codes.owned_shares()
+    column_shares = layout.codes.column_shares()
     added = np.zeros((len(rows), column_shares.shape[1]))
     trees = zip(layout.forests, state.memory.cells, vote.weights, blend, strict=True)
     for forest, cells, weights, share in trees:

@@ -15,7 +15,7 @@ from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
 from hammemo.features.additive import Gram, fit_number_base
 from hammemo.features.additive.gram import check_row_total
-from hammemo.features.cells.column_codes import ColumnCodes
+from hammemo.features.cells.column_codes import ColumnCodes, choose_codes
 from hammemo.features.cells.grow_forest import GROWING_ROWS, grow_forest
 from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.tasks.numbers.layout import (
@@ -153,9 +153,7 @@ def _choose_layout(columns: Columns, examples: Examples, seed: int) -> _LayoutOf
 
     # Where columns are cut.
     no_pairs = np.empty((0, 2), np.int64)
-    codes = ColumnCodes.chosen(
-        kinds, examples.contexts, examples.multiplicity, pairs=no_pairs, seed=seed
-    )
+    codes = choose_codes(kinds, examples.contexts, examples.multiplicity, pairs=no_pairs, seed=seed)
     codes = codes.with_even_cuts(n_scores, examples.contexts)
     places, words, counts = codes.distinct(examples, seed)
     inputs = SeenRows(codes, examples.contexts[places])
