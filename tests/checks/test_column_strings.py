@@ -22,7 +22,7 @@ LETTERS = ROOT / "src" / "hammemo" / "tokens" / "column_letters.py"
 STILL_STRINGS = ("hammemo/sources/", "hammemo/cli/batches.py", "hammemo/cli/models.py", "hammemo/engines/")
 """What reads files, and has alphabets of its own still."""
 
-NAME = re.compile(r"(^|_)(kinds|letters|types|contents)($|_)")
+NAME = re.compile(r"(^|_)(kinds|letters|types|column_contents)($|_)")
 STRING = re.compile(r"str|str \| None|None \| str|Sequence\[str\]|Iterable\[str\]")
 
 

@@ -180,7 +180,7 @@ def test_a_model_that_was_saved_in_python(tmp_path: Path) -> None:
 
 def test_a_model_without_rows_cannot_be_refitted(folder: Path, tmp_path: Path) -> None:
     run("fit", folder / "all.csv", *TARGET, "--keep", "none", "--out", tmp_path / "m")
-    assert "keeps no rows" in run("refit", tmp_path / "m", code=1).stderr
+    assert "keeps no sample of its examples" in run("refit", tmp_path / "m", code=1).stderr
     run("forget", tmp_path / "m", folder / "gone.csv")
     assert "Counts proven" in run("verify", tmp_path / "m", "--rows", folder / "rest.csv", code=1).stdout
 

@@ -114,7 +114,7 @@ def test_names_that_are_not_known_are_refused_with_those_that_are() -> None:
         ({"vote": "most"}, "'auto', 'sum', 'mean', 'log-linear', 'mixture'"),
     ):
         with pytest.raises(ValueError, match=words):
-            MemoryClassifier(**wrong).fit([["a"]], ["x"])
+            MemoryClassifier(**wrong).fit([["a"]], ["x"])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="is not a kernel"):
         MemoryClassifier(kernel=Exact()).fit([["a"]], ["x"])
 

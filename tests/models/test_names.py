@@ -53,7 +53,7 @@ def test_a_wrong_name_is_refused_everywhere_with_all_names(names: Names[Any]) ->
     kind = names.kind
     wrong: dict[str, Any] = {kind: "wrong"}
     everywhere: list[Callable[[], Any]] = [
-        lambda: MemoryClassifier(**{kind: "wrong"}).fit(X, Y),
+        lambda: MemoryClassifier(**{kind: "wrong"}).fit(X, Y),  # type: ignore[arg-type]
         lambda: parse_part(kind, "wrong"),
         lambda: Settings.from_client({"columns": 4, kind: "wrong"}, Limits()),
     ]

@@ -38,11 +38,14 @@ class KindCase:
         Says of each value whether it is in the upper half: what labels and targets follow.
     has_graphs : bool
         Whether ONNX and torch have the kind.
+    can_be_fitted_from_files : bool
+        Whether files and engines say the kind; if not, `hammemo` goes on with a model of Python.
     """
 
     make_values: Callable[[Generator, int], pd.Series]
     is_late: Callable[[pd.Series], Any]
     has_graphs: bool = True
+    can_be_fitted_from_files: bool = True
 
 
 def make_names(rng: Generator, n: int) -> pd.Series:
@@ -60,11 +63,24 @@ def make_dates(rng: Generator, n: int) -> pd.Series:
     return pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 730, n), "D"))
 
 
+SIZES = ["tiny", "small", "medium", "large", "huge"]
+
+
+def make_ordered_categories(rng: Generator, n: int) -> pd.Series:
+    """Make sizes, whose order is not that of their names."""
+    return pd.Series(pd.Categorical(rng.choice(SIZES, n), categories=SIZES, ordered=True))
+
+
 KIND_CASES: dict[str, KindCase] = {
     "NAMES": KindCase(make_names, lambda values: values.isin(["Trier", "Celle"])),
     "NUMBERS": KindCase(make_numbers, lambda values: values > 0),
     "DATES": KindCase(
         make_dates, lambda values: values >= pd.Timestamp("2025-01-01"), has_graphs=False
+    ),
+    "ORDERED_CATEGORIES": KindCase(
+        make_ordered_categories,
+        lambda values: values >= "medium",
+        can_be_fitted_from_files=False,
     ),
 }
 """One for each member of `ColumnKind`, by its name."""

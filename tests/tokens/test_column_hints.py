@@ -47,23 +47,17 @@ def messages(X: Any, model: Any = MemoryClassifier) -> list[str]:
 
 @pytest.mark.parametrize("model", [MemoryClassifier, MemoryRegressor])
 @pytest.mark.parametrize(
-    ("make", "advice"),
+    "make",
     [
-        (lambda: ordered(), ".cat.codes"),
-        (
-            lambda: pl.DataFrame({"size": pl.Series([LEVELS[k] for k in CODES], dtype=pl.Enum(LEVELS))}),
-            ".to_physical()",
-        ),
-        (lambda: pa.table({"size": pa.DictionaryArray.from_arrays(CODES, LEVELS, ordered=True)}), "indices"),
+        lambda: ordered(),
+        lambda: pl.DataFrame({"size": pl.Series([LEVELS[k] for k in CODES], dtype=pl.Enum(LEVELS))}),
+        lambda: pa.table({"size": pa.DictionaryArray.from_arrays(CODES, LEVELS, ordered=True)}),
     ],
     ids=["pandas", "polars", "Arrow"],
 )
-def test_the_order_of_a_category_is_lost_with_a_warning(make: Callable[[], Any], advice: str, model: Any) -> None:
-    [message] = messages(make(), model)
-    assert message.startswith(
-        "Column 'size' is a category with an order, which is lost: it is read as names. Pass its "
-    )
-    assert advice in message
+def test_categories_with_an_order_are_read_as_such_without_a_warning(make: Callable[[], Any], model: Any) -> None:
+    assert messages(make(), model) == []
+    assert model().fit(make(), LABELS).state.columns.order_of(-1 + make().shape[1]) == tuple(LEVELS)
 
 
 def test_categories_without_an_order_and_those_that_are_numbers_get_no_warning() -> None:

@@ -242,13 +242,20 @@ def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | N
 
 @contextmanager
 def numeric_columns(model: Learner, kinds: InputKinds) -> Iterator[None]:
-    """Tell the model which columns are numbers; then its parameter is again what the user said, as in Python."""
-    said = model.numeric
-    model.set_params(numeric=find_ordered_columns(kinds))
+    """Tell the model which columns are numbers, or have an order; then its parameters are those of the user again."""
+    numeric = model.numeric
+    ordered = model.ordered
+    state = known_state(model)
+    # rows of files have no names of columns here, and their categories come as texts
+    orders = None
+    if state is not None:
+        places = range(state.columns.n)
+        orders = {j: state.columns.order_of(j) for j in places if state.columns.order_of(j)}
+    model.set_params(numeric=find_ordered_columns(kinds), ordered=orders or None)
     try:
         yield
     finally:
-        model.set_params(numeric=said)
+        model.set_params(numeric=numeric, ordered=ordered)
 
 
 def _decide_like(model: Learner, schema: Schema, kinds: InputKinds) -> AbstractContextManager[None]:

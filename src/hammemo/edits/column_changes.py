@@ -26,6 +26,7 @@ from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
 from hammemo.tokens.column_values import table_columns
 from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
+from hammemo.tokens.orders import describe_order
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import ReadingRules, evidence_of, warn_of_names
 from hammemo.tokens.zones import UTC_NAME
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.column_evidence import Asked
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.columns import Columns
+    from hammemo.tokens.orders import Order
 
 
 _NO_TIMES: Final = frozenset({str, int, float, bool})
@@ -81,9 +83,10 @@ def check_numeric(settings: ReadingRules, state: AnyState) -> None:
     if numbers is None:
         return
     for j, kind in enumerate(columns.kinds):
-        # a list of numbers leaves dates as they are
-        is_date_beside_numbers = kind is ColumnKind.DATES and bool(numbers)
-        if kind.is_ordered != (j in numbers) and not is_date_beside_numbers:
+        # a list of numbers leaves dates as they are, and any `numeric` leaves ordered categories
+        is_declared_apart = kind is ColumnKind.ORDERED_CATEGORIES
+        is_declared_apart |= kind is ColumnKind.DATES and bool(numbers)
+        if kind.is_ordered != (j in numbers) and not is_declared_apart:
             raise ValueError(
                 f"numeric={settings.numeric!r} was set after column {columns.quote_name(j)} was learnt as another "
                 "kind, and the model cannot decide it again: its layout was given, or it does not keep all rows. Fit a "
@@ -161,7 +164,8 @@ def decided_with(settings: ReadingRules, state: AnyState, X: Any, *, choose: boo
     after = list(before)
     first_names = set()
     for j, new in enumerate(together.decide_kinds(numbers)):
-        can_change = choose or holds_time(listed[j]) or (numbers is not None and j in numbers)
+        cannot_be_names = holds_time(listed[j]) or shown.types[j] is ColumnType.ORDERED
+        can_change = choose or cannot_be_names or (numbers is not None and j in numbers)
         if (choose and before[j] is ColumnKind.NAMES) or (empty[j] and can_change):
             after[j] = new
         if empty[j] and shown.contents[j] is not _NO_VALUES and after[j] is ColumnKind.NAMES:
@@ -252,7 +256,7 @@ def _may_change(shown: Evidence, before: Columns, kinds: ColumnKinds) -> bool:
         if shown.types[j] is not types[j] or _is_other_zone(before.zones.get(j), shown.zones.get(j)):
             return True
         kind = before.kinds[j]
-        if kind is not ColumnKind.DATES and kinds[j] not in (kind, ColumnKind.NAMES):
+        if not kind.has_scale and kinds[j] not in (kind, ColumnKind.NAMES):
             return True
     return False
 
@@ -270,7 +274,7 @@ def check_names(mine: Columns, theirs: Columns) -> None:
     )
 
 
-def _is_other_zone(before: str | None, shown: str | None) -> bool:
+def _is_other_zone(before: str | Order | None, shown: str | Order | None) -> bool:
     """Return whether times cannot be read by the clock of a column; those in UTC become times of its zone."""
     return shown != before and not (before is not None and shown == UTC_NAME)
 
@@ -279,7 +283,14 @@ def check_zones(columns: Columns, mine: Evidence, theirs: Evidence) -> None:
     """Refuse a model whose times were read by the clock of another zone; columns without values have none."""
     for j, contents in enumerate(zip(mine.contents, theirs.contents, strict=True)):
         here, there = mine.zones.get(j), theirs.zones.get(j)
-        if here == there or _NO_VALUES in contents or {mine.types[j], theirs.types[j]} != {ColumnType.DATES}:
+        if here == there or _NO_VALUES in contents:
+            continue
+        if isinstance(here, tuple) and isinstance(there, tuple):
+            raise LayoutError(
+                f"Column {columns.quote_name(j)} has the order {describe_order(here)} here and "
+                f"{describe_order(there)} there: give both tables one order, and fit again."
+            )
+        if {mine.types[j], theirs.types[j]} != {ColumnType.DATES}:
             continue
         shown = [f"in the zone {zone}" if zone is not None else "without a zone" for zone in (here, there)]
         raise LayoutError(

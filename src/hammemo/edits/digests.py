@@ -42,6 +42,8 @@ def part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[str, str
         bounds = canonical_bounds(parameters["params"].pop("bounds"))
         if bounds is not None:  # without bounds, digests are what they were before there were any
             parameters["params"]["bounds"] = bounds
+    if parameters["params"].get("ordered", ()) is None:
+        del parameters["params"]["ordered"]  # as before there was this parameter
     # letters, and None where all columns are names, so that digests stay what they were
     kinds = encode_letters(columns.kinds) if columns.has_ordered else None
     types = None if columns.types is None else encode_letters(columns.types)

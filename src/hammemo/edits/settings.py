@@ -40,6 +40,10 @@ class EditSettings(Protocol[L, M, V]):
         """As given; None for a model without this parameter, whose columns are names."""
 
     @property
+    def ordered(self) -> Any:
+        """As given."""
+
+    @property
     def kernel_is_automatic(self) -> bool:
         """Whether the layout is chosen by rows, where memory and vote allow it."""
 

@@ -24,6 +24,7 @@ from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import Examples, join_examples
 from hammemo.tokens.distinct import distinct_order, example_words
 from hammemo.tokens.missing import MISSING
+from hammemo.tokens.orders import values_at
 from hammemo.tokens.user_input import CheckedRows, join_rows
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import aware_time
@@ -139,7 +140,9 @@ def _values(tokens: Array, columns: Columns) -> Array:
         lacking = np.fromiter((token in (NO_TOKEN, MISSING) for token in column.tolist()), bool, len(column))
         column[lacking] = None
         if kind is ColumnKind.DATES:
-            column[~lacking] = _dates(column[~lacking].astype(np.int64), columns.zones.get(j))
+            column[~lacking] = _dates(column[~lacking].astype(np.int64), columns.zone_of(j))
+        elif kind is ColumnKind.ORDERED_CATEGORIES:
+            column[~lacking] = values_at(column[~lacking], columns.order_of(j))
     return values
 
 

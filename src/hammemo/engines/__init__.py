@@ -281,6 +281,11 @@ def fit_table(
         )
     if not estimator.has_scores and (classes is not None or layout is not None):
         raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
+    if estimator.ordered is not None:
+        raise ValueError(
+            "ordered= is not for engines, which read ordered categories as names: fit the model in "
+            "one process, with fit, or pass the places of the categories as numbers."
+        )
     if isinstance(classes, (int, np.integer)):
         raise ValueError(
             f"classes={classes!r}: for a table, list the labels to declare, or leave classes out."

@@ -88,6 +88,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
         numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
+    ordered : dict from columns to lists, optional
+        The categories of columns whose values have an order, from low to high, as in ``{"size": ["S", "M", "L"]}``, by
+        name or by place. Categories with an order of pandas, polars (Enum) and Arrow need no such entry. A value that
+        is no category is refused when it is learned, and counts as missing in a question.
     class_weight : "balanced", dict from labels to weights, or None
         How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
         softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
@@ -159,6 +163,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
         verbose: Any = 0,
         n_jobs: Any = None,
+        ordered: Mapping[Any, Sequence[Any]] | None = None,
     ) -> None:
         self.kernel = kernel
         self.memory = memory
@@ -170,6 +175,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         self.class_weight = class_weight
         self.verbose = verbose
         self.n_jobs = n_jobs
+        self.ordered = ordered
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -199,6 +205,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
             numeric=self.numeric,
             class_weight=self.class_weight,
             memory=self.memory,
+            ordered=self.ordered,
         )
 
     @property

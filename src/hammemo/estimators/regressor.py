@@ -31,7 +31,7 @@ from hammemo.tokens.user_input import read_question
 from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -64,6 +64,10 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
         numbers; "none" makes every column names.
+    ordered : dict from columns to lists, optional
+        The categories of columns whose values have an order, from low to high, as in ``{"size": ["S", "M", "L"]}``, by
+        name or by place. Categories with an order of pandas, polars (Enum) and Arrow need no such entry. A value that
+        is no category is refused when it is learned, and counts as missing in a question.
     verbose : int or bool
         Whether long edits say on standard error what they do. It changes nothing in the model.
     n_jobs : int or None
@@ -111,6 +115,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         verbose: Any = 0,
         n_jobs: Any = None,
         bounds: Any = None,
+        ordered: Mapping[Any, Sequence[Any]] | None = None,
     ) -> None:
         self.random_state = random_state
         self.missing = missing
@@ -119,6 +124,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         self.verbose = verbose
         self.n_jobs = n_jobs
         self.bounds = bounds
+        self.ordered = ordered
 
     def settings(self) -> NumberSettings:
         """Return the parameters as one value: what the steps of an edit take."""
@@ -129,6 +135,7 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
             self.keep,
             self.numeric,
             bounds=Bounds.from_parameter(self.bounds),
+            ordered=self.ordered,
         )
 
     def partial_fit(

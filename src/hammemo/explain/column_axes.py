@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Floats, Ints
     from hammemo.tokens.column_kinds import ColumnKind
     from hammemo.tokens.columns import Columns
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_VALUES: Final = (20, 10)
@@ -135,18 +136,24 @@ def _show_name(name: Any) -> str:
 
 
 def range_axis(
-    kind: ColumnKind, tokens: Vocabulary, ranks: Ints, totals: Ints, max_values: int
+    kind: ColumnKind,
+    tokens: Vocabulary,
+    ranks: Ints,
+    *,
+    totals: Ints,
+    max_values: int,
+    order: Order = (),
 ) -> Axis:
     """Return the axis of ranges with about as many rows each."""
     numbers = token_values(tokens)[ranks]
     cuts = quantile_cuts(numbers, totals, max_values - 1)
     bins = np.searchsorted(cuts, numbers, side="right")
-    return label_ranges(kind, cuts, np.where(np.isnan(numbers), len(cuts) + 1, bins))
+    return label_ranges(kind, cuts, np.where(np.isnan(numbers), len(cuts) + 1, bins), order)
 
 
-def label_ranges(kind: ColumnKind, cuts: Floats, bins: Ints) -> Axis:
+def label_ranges(kind: ColumnKind, cuts: Floats, bins: Ints, order: Order = ()) -> Axis:
     """Return ranges as they are shown; a bin after the last one is for missing values."""
-    values = [range_text(kind, cuts, number) for number in range(len(cuts) + 1)]
+    values = [range_text(kind, cuts, number, order) for number in range(len(cuts) + 1)]
     if (bins > len(cuts)).any():
         values.append(column_plot.MISSING)
     return Axis(tuple(values), bins, is_ordered=True)

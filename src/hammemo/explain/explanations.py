@@ -35,6 +35,7 @@ from hammemo.features.cells import Cells, TreeCells
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.column_values import array_values
 from hammemo.tokens.missing import MISSING, is_missing
+from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Floats
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
+    from hammemo.tokens.zones import Zones
 
 Precision: TypeAlias = Literal["exact", "bounds", "standard errors", "unknown"]
 
@@ -502,7 +504,9 @@ def with_truth_values(explanation: Explanation, values: Sequence[Any]) -> Explan
     return replace(explanation, tokens=tuple(tokens))
 
 
-def divide_by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explanation:
+def divide_by_columns(
+    explanation: Explanation, cells: Cells, row: Contexts, scales: Zones = NO_ZONES
+) -> Explanation:
     """Return the explanation of a row with numbers by the columns of its table.
 
     What trees say is divided among the columns of the cuts on the way to each cell
@@ -517,8 +521,9 @@ def divide_by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> 
     ranges: list[str | None] = [None] * len(ranks)
     for j, rank in enumerate(ranks):
         if rank >= 0:
-            tokens[j] = cells.shown(j, names[rank])
-            ranges[j] = cells.range_of(j, names[rank])
+            order = cells.order_of(j, scales)
+            tokens[j] = cells.shown(j, names[rank], order)
+            ranges[j] = cells.range_of(j, names[rank], order)
     are_seen = list(explanation.seen[:n_columns])
     for j in range(len(are_seen)):
         if cells.kinds[j] != ColumnKind.NAMES:  # what is compared is the range

@@ -161,6 +161,7 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
             cutting=describe_fields(state.cutting),
             types=_describe_types(state),
             zones=_pack_zones(state.columns),
+            orders=_list_orders(state.columns),
             forgot_unchecked=memory.forgot_unchecked,
             stale=state.stale,
             position=state.position,
@@ -208,7 +209,7 @@ def _check_classifier_has_format(
 def _describe_classifier_parameters(model: MemoryClassifier, memory: Any) -> dict[str, Any]:
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name in UNSTORED:
+        if name in UNSTORED or (name == "ordered" and value is None):
             continue
         if name == "random_state" and not _is_seed(value):
             params[name] = memory.seed  # what `fit` drew from the generator
@@ -261,8 +262,15 @@ def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
     """Return the zones of columns of times as a file says them: the columns of each zone."""
     columns_of_zone: dict[str, list[int]] = {}
     for place, zone in sorted(columns.zones.items()):
-        columns_of_zone.setdefault(zone, []).append(place)
+        if isinstance(zone, str):
+            columns_of_zone.setdefault(zone, []).append(place)
     return columns_of_zone or None
+
+
+def _list_orders(columns: Columns) -> list[list[Any]] | None:
+    """Return each column of ordered categories with its order, as a file has them."""
+    scales = sorted(columns.zones.items())
+    return [[place, list(order)] for place, order in scales if isinstance(order, tuple)] or None
 
 
 def _describe_regressor(model: MemoryRegressor) -> Contents:
@@ -278,7 +286,7 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
     params = {
         name: descriptions.to_plain(name, value)
         for name, value in values.items()
-        if name not in UNSTORED
+        if name not in UNSTORED and not (name == "ordered" and value is None)
     }
     params["random_state"] = state.seed  # what `fit` drew, of a generator
     if _is_seed(random_state):
@@ -303,6 +311,7 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
         **drop_empty(
             types=_describe_types(state),
             zones=_pack_zones(state.columns),
+            orders=_list_orders(state.columns),
             stale=state.stale,
             position=state.position,
             kept=store_description,
@@ -340,6 +349,7 @@ def _describe_predictor(model: Predictor) -> Contents:
             feature_names_in=model.form.columns.list_names(),
             names_only=not model.form.reads_tables,
             zones=_pack_zones(model.form.columns),
+            orders=_list_orders(model.form.columns),
         ),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
@@ -408,6 +418,7 @@ def _restore_classifier(
             "kept",
             "types",
             "zones",
+            "orders",
             descriptions.STALE,
             "position",
             "segments",
@@ -518,7 +529,7 @@ def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
             "chosen_at",
             "weighed_at",
         ),
-        optional=("kept", "types", "zones", descriptions.STALE, "position", "notes"),
+        optional=("kept", "types", "zones", "orders", descriptions.STALE, "position", "notes"),
     )
     model: MemoryRegressor = _restore_unfitted(about, restorer)
     n_columns = field(about, "n_features_in", int)
@@ -607,7 +618,10 @@ def _restore_columns(about: Mapping[str, Any], kinds: ColumnKinds, *, packed: bo
         names=descriptions.parse_feature_names(about, n),
         types=types,
         token_types=_read_token_types(kinds),
-        zones=descriptions.parse_zones(about, are_dates),
+        zones={
+            **descriptions.parse_zones(about, are_dates),
+            **descriptions.parse_orders(about, kinds),
+        },
         packed=packed,
     )
 
@@ -681,7 +695,7 @@ def _restore_predictor(archive: Archive, restorer: Restorer, *, verify: bool) ->
     check_entries(
         about,
         (*_START, "description", "vote", "missing"),
-        optional=(*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY, "zones"),
+        optional=(*_OPTIONAL, "notes", "feature_names_in", NAMES_ONLY, "zones", "orders"),
     )
     missing = field(about, "missing", str)
     check_missing_rule(missing)
@@ -723,7 +737,10 @@ def _restore_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -
         kinds,
         names=names,
         token_types=_read_token_types(kinds),
-        zones=descriptions.parse_zones(about, [kind is DATES for kind in kinds]),
+        zones={
+            **descriptions.parse_zones(about, [kind is DATES for kind in kinds]),
+            **descriptions.parse_orders(about, kinds),
+        },
         packed=is_packed,
     )
     reads_tables = not descriptions.parse_flag(about, NAMES_ONLY)

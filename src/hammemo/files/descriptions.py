@@ -32,8 +32,10 @@ from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
 from hammemo.memories.gaussian import GivenRows, find_given_codes
 from hammemo.memories.gaussian.codes import GIVEN
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.orders import check_order
 from hammemo.tokens.zones import is_zone_name
 from hammemo.votes.bounds import Bounds
 from hammemo.votes.choose_weights import HeldOut
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.memories import Memory
+    from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.vocabulary import Vocabulary
 
 MAX_NOTES: Final = 64
@@ -381,6 +385,8 @@ class Restorer:
             raise ValueError(f"{_shorten(value)} is not a seed, a whole number")
         if name == "bounds":
             return _parse_bounds(value)
+        if name == "ordered":
+            return _parse_ordered(value)
         if name in DESCRIBED and isinstance(value, dict):
             return self.restore_part(name, value)
         return _check_plain(value)
@@ -419,7 +425,7 @@ def list_parameter_names(cls: Any) -> tuple[str, ...]:
 
 def list_stored_parameters(cls: Any) -> tuple[list[str], list[str]]:
     """Return which parameters of a class a file must have, and which it may have."""
-    optional = list(getattr(cls, "given_codes", {}))
+    optional = [*getattr(cls, "given_codes", {}), "ordered"]
     unstored = {*UNSTORED, *optional}
     return [name for name in list_parameter_names(cls) if name not in unstored], optional
 
@@ -613,6 +619,37 @@ def parse_zones(about: Mapping[str, Any], are_dates: Sequence[bool]) -> dict[int
                 raise ValueError("it names two zones for one column")
             zones[place] = zone
     return dict(sorted(zones.items()))
+
+
+def parse_orders(about: Mapping[str, Any], kinds: ColumnKinds) -> dict[int, Order]:
+    """Return the orders in a description by column: of every column of ordered categories."""
+    orders: dict[int, Order] = {}
+    for entry in field(about, "orders", list) if "orders" in about else []:
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], list):
+            raise ValueError("the orders of its columns are not valid")
+        place, categories = entry
+        if type(place) is not int or not 0 <= place < len(kinds) or place in orders:
+            raise ValueError("it names the order of a column that it does not have")
+        orders[place] = check_order(categories, f"column {place}")
+    for place, kind in enumerate(kinds):
+        if (kind is ColumnKind.ORDERED_CATEGORIES) != (place in orders):
+            raise ValueError("it names the order of a column without one, or lacks one")
+    return orders
+
+
+def _parse_ordered(value: Any) -> dict[Any, list[Any]] | None:
+    """Return the parameter `ordered`, which a file has as pairs of a column and its categories."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 for pair in value
+    ):
+        raise ValueError(f"ordered={_shorten(value)} is no list of columns with their categories")
+    if not all(type(pair[0]) in (str, int) and isinstance(pair[1], list) for pair in value):
+        raise ValueError(f"ordered={_shorten(value)} is no list of columns with their categories")
+    for column, categories in value:
+        check_order(categories, f"column {column!r}")
+    return dict(value)
 
 
 def format_part(described: Any) -> str:

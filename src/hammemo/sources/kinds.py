@@ -59,7 +59,7 @@ class InputKind(Enum):
     @classmethod
     def from_column_kind(cls, kind: ColumnKind) -> InputKind:
         """Return what is known of an input column from its kind for the model alone."""
-        return cls(kind.value) if kind.is_ordered else cls.MIXED
+        return _INPUT_KINDS.get(kind, cls.MIXED)
 
 
 InputKinds: TypeAlias = tuple[InputKind, ...]
@@ -68,6 +68,9 @@ _COLUMN_KINDS: Final = {
     InputKind.NUMBERS: ColumnKind.NUMBERS,
     InputKind.DATES: ColumnKind.DATES,
 }
+
+_INPUT_KINDS: Final = {kind: input_kind for input_kind, kind in _COLUMN_KINDS.items()}
+"""Ordered categories are not among them: files have names there, which the model looks up."""
 
 _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
 """How text files write truth values, which are learned as the numbers 1 and 0."""

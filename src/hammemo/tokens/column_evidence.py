@@ -13,7 +13,7 @@ and it has no type of its own (`ColumnType.UNTYPED`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
@@ -26,12 +26,14 @@ from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
 from hammemo.tokens.column_values import LARGEST, array_values, is_number, number_of, zone_of_column
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
+from hammemo.tokens.orders import NO_ORDERS, check_order
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.tokens.column_kinds import ColumnContents, ColumnKinds, ColumnTypes
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.zones import Zones
 
 
@@ -62,11 +64,16 @@ class Evidence:
     types: ColumnTypes
     contents: ColumnContents
     zones: Zones = field(default_factory=dict)
-    """Of the columns whose dates have a zone."""
+    """Of the columns whose dates have a zone, or whose categories have an order."""
 
     @classmethod
     def of_columns(
-        cls, columns: Sequence[Array], *, has_types: bool, categories: Set[int] = frozenset()
+        cls,
+        columns: Sequence[Array],
+        *,
+        has_types: bool,
+        categories: Set[int] = frozenset(),
+        declared: Mapping[int, Order] = NO_ORDERS,
     ) -> Evidence:
         """Return what the columns of a table show.
 
@@ -76,13 +83,21 @@ class Evidence:
             Whether whole numbers are numbers: in data frames, and wherever the kernel is automatic.
         categories : set of int
             The places of categories: their numbers are names.
+        declared : mapping of int to tuple
+            The orders of categories that a user has declared.
         """
         types: list[ColumnType] = []
         contents: list[ColumnContent] = []
-        zones: dict[int, str] = {}
+        zones: dict[int, str | Order] = {}
         for j, column in enumerate(columns):
             column_type, content = _look_at_column(column, has_types=has_types)
-            if column_type is ColumnType.DATES:
+            order = declared.get(j, getattr(column, "order", None))
+            if order is not None:
+                column_type = ColumnType.ORDERED
+                if content is not ColumnContent.NOTHING:
+                    content = ColumnContent.WHOLE  # places in the order
+                zones[j] = order
+            elif column_type is ColumnType.DATES:
                 zone = zone_of_column(column)
                 if zone is not None:
                     zones[j] = zone
@@ -143,6 +158,8 @@ class Evidence:
                 kinds.append(ColumnKind.DATES)  # a list of numbers does not say what dates are
             elif j in numbers:
                 kinds.append(ColumnKind.NUMBERS)
+            elif column_type is ColumnType.ORDERED:
+                kinds.append(ColumnKind.ORDERED_CATEGORIES)  # an order is declared apart
             else:
                 kinds.append(ColumnKind.NAMES)
         return tuple(kinds)
@@ -153,6 +170,8 @@ def _decide_kind(column_type: ColumnType, content: ColumnContent) -> ColumnKind:
         return ColumnKind.NAMES
     if column_type is ColumnType.DATES:
         return ColumnKind.DATES
+    if column_type is ColumnType.ORDERED:
+        return ColumnKind.ORDERED_CATEGORIES
     if content is _FRACTIONS or (content is _WHOLE and column_type is ColumnType.TYPED):
         return ColumnKind.NUMBERS
     return ColumnKind.NAMES
@@ -166,7 +185,7 @@ def _join_types(
         return before
     if has_more and not has_values:
         return after
-    if ColumnType.DATES in (before, after):
+    if ColumnType.DATES in (before, after) or ColumnType.ORDERED in (before, after):
         # what is no date is refused where dates were learned, and the other way round
         return before
     if before is ColumnType.CATEGORIES:
@@ -286,10 +305,35 @@ def find_number_columns(numeric: Any, names: Sequence[Any] | None, n: int) -> As
         raise ValueError(
             f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns."
         )
-    return {_place(column, names, n) for column in numeric}
+    return {_place(column, names, n, "numeric") for column in numeric}
 
 
-def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
+def declare_orders(ordered: Any, names: Sequence[Any] | None, n: int) -> dict[int, Order]:
+    """Return the orders that the parameter `ordered` gives to columns, by their places.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.column_evidence import declare_orders
+    >>> declare_orders({"size": ["S", "M", "L"]}, ["price", "size"], 2)
+    {1: ('S', 'M', 'L')}
+    """
+    if ordered is None:
+        return {}
+    if not isinstance(ordered, Mapping):
+        raise TypeError(
+            f"ordered={ordered!r} is not known: use a dict from columns to their categories, from "
+            "low to high."
+        )
+    orders: dict[int, Order] = {}
+    for column, categories in ordered.items():
+        place = _place(column, names, n, "ordered")
+        if place in orders:
+            raise ValueError(f"ordered= names the column {column!r} twice.")
+        orders[place] = check_order(categories, f"Column {column!r}")
+    return orders
+
+
+def _place(column: Any, names: Sequence[Any] | None, n: int, parameter: str) -> int:
     known_names = [] if names is None else list(names)
     if (
         isinstance(column, (str, int, np.integer))
@@ -299,7 +343,7 @@ def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
         return known_names.index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
         return int(column)
-    raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
+    raise ValueError(f"{parameter}= names the column {column!r}, which the table does not have.")
 
 
 def column_kinds(
@@ -355,7 +399,7 @@ def convert_kinds(
         present = column[(column >= 0) & (column != lacking)]
         has_strings = bool((present >= first_string).any())
         if len(present) and (
-            ColumnKind.DATES in (old, new) or (new is ColumnKind.NUMBERS and has_strings)
+            old.has_scale or new.has_scale or (new is ColumnKind.NUMBERS and has_strings)
         ):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(

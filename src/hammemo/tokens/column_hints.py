@@ -2,8 +2,8 @@
 
 There is one warning for each hint.
 
-A name is compared as a whole: it is equal to another one or not. What is lost by it (the order of
-categories, the words of a text) is said once, with the column and the line that mends it.
+A name is compared as a whole: it is equal to another one or not. What is lost by it, such as
+the words of a text, is said once, with the column and the line that mends it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.column_kinds import NAMES
-from hammemo.tokens.frame_columns import advise_on_order, column_at
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -31,23 +30,6 @@ _TEXT_WORDS: Final = 5
 """Strings of so many words on average, half of which differ, are texts rather than names, such as
 those of products.
 """
-
-
-def warn_of_order(X: Any, kinds: ColumnKinds, names: Sequence[Any] | None) -> None:
-    """Warn of the first category with an order that is read as names, which have none."""
-    for j, kind in enumerate(kinds if hasattr(X, "columns") else ()):
-        if kind is not NAMES:
-            continue
-        advice = advise_on_order(column_at(X, j))
-        if advice is not None:
-            where = f"Column {j if names is None else repr(names[j])}"
-            warnings.warn(
-                f"{where} is a category with an order, which is lost: it is read as names. "
-                f"{advice}",
-                UserWarning,
-                stacklevel=2,
-            )
-            return
 
 
 def warn_of_strings(

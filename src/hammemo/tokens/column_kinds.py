@@ -30,25 +30,34 @@ class ColumnKind(StrEnum):
 
     NAMES = ("s", False, "")
     NUMBERS = ("n", True, "iufbm")
-    DATES = ("d", True, "M")
+    DATES = ("d", True, "M", True)
+    ORDERED_CATEGORIES = ("o", True, "", True)
 
     is_ordered: bool
     """Whether values have an order, so that columns of this kind are cut into cells."""
     dtype_codes: str
     """The kinds of NumPy's types all of whose values are of this kind, or missing."""
 
-    def __new__(cls, letter: str, is_ordered: bool, dtype_codes: str) -> ColumnKind:
+    has_scale: bool
+    """Whether a token is a place on a clock or in an order, and not the value itself: a column of
+    this kind becomes one of no other kind while it has values.
+    """
+
+    def __new__(
+        cls, letter: str, is_ordered: bool, dtype_codes: str, has_scale: bool = False
+    ) -> ColumnKind:
         """Return a member whose value is its letter."""
         member = str.__new__(cls, letter)
         member._value_ = letter
         member.is_ordered = is_ordered
         member.dtype_codes = dtype_codes
+        member.has_scale = has_scale
         return member
 
     @property
     def word(self) -> str:
         """The kind as messages name it."""
-        return self.name.lower()
+        return self.name.lower().replace("_", " ")
 
 
 class ColumnType(StrEnum):
@@ -63,6 +72,8 @@ class ColumnType(StrEnum):
     TYPED = "t"
     """All else: whole numbers are numbers."""
     DATES = "d"
+    ORDERED = "r"
+    """Categories with an order."""
 
 
 class ColumnContent(StrEnum):
@@ -93,6 +104,7 @@ ColumnContents: TypeAlias = tuple[ColumnContent, ...]
 NAMES = ColumnKind.NAMES
 NUMBERS = ColumnKind.NUMBERS
 DATES = ColumnKind.DATES
+ORDERED_CATEGORIES = ColumnKind.ORDERED_CATEGORIES
 
 
 def has_ordered(kinds: ColumnKinds) -> bool:

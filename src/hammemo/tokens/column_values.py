@@ -25,9 +25,10 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
-from hammemo.tokens.column_kinds import DATES, NAMES, NUMBERS
-from hammemo.tokens.frame_columns import column_at, refuse_other_tables
+from hammemo.tokens.column_kinds import DATES, NAMES, NUMBERS, ORDERED_CATEGORIES
+from hammemo.tokens.frame_columns import column_at, read_placed_categories, refuse_other_tables
 from hammemo.tokens.missing import MISSING, fill_missing, is_missing
+from hammemo.tokens.orders import PlacedCategories, find_places
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 from hammemo.tokens.zones import (
@@ -152,7 +153,8 @@ def _pandas_column(column: Any) -> Array:
     if isinstance(dtype, np.dtype):
         return column.to_numpy()  # type: ignore[no-any-return]
     if type(dtype).__name__ == "CategoricalDtype":
-        return object_array(column.astype(object).tolist())
+        placed = read_placed_categories(column)
+        return object_array(column.astype(object).tolist()) if placed is None else placed
     if type(dtype).__name__ == "DatetimeTZDtype":
         return AwareTimes.from_moments(
             column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), dtype.tz
@@ -164,6 +166,9 @@ def _pandas_column(column: Any) -> Array:
 
 def _other_column(column: Any) -> Array:
     """Return a column of polars or of Arrow."""
+    placed = read_placed_categories(column)
+    if placed is not None:
+        return placed
     name = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
     values = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
     if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
@@ -258,14 +263,19 @@ def tokens_of(
         if j in plain:
             found.append(plain[j])
             continue
+        column = _without_order(column, kind)
         if kind is NAMES:
             found.append(fill_missing(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
+        scale = None if zones is None else zones.get(j)
         if kind is DATES:
             times = read_times(column, where)
-            zone = choose_zone(times.zones) if zones is None else zones.get(j)
+            zone = choose_zone(times.zones) if zones is None else scale
+            assert not isinstance(zone, tuple)
             values = read_clock(times, zone, where, learning=learning)
+        elif kind is ORDERED_CATEGORIES:
+            values = _read_places(column, scale, where, learning=learning)
         else:
             values = _numbers(column, where)
         lacking = np.isnan(values)
@@ -286,6 +296,22 @@ def tokens_of(
     for j, values in enumerate(found):
         table[:, j] = values
     return table
+
+
+def _without_order(column: Array, kind: ColumnKind) -> Array:
+    """Return the values of a column of categories whose order the model does not use."""
+    if isinstance(column, PlacedCategories) and kind is not ORDERED_CATEGORIES:
+        return column.as_values()
+    return column
+
+
+def _read_places(column: Array, order: Any, where: str, *, learning: bool) -> Floats:
+    """Return places in the order of a model or, where no model says one, in that of the values."""
+    if order is None and isinstance(column, PlacedCategories):
+        order = column.order
+    if not isinstance(order, tuple):
+        raise ValueError(f"{where} holds ordered categories, and their order is not known.")
+    return find_places(column, order, where, learning=learning)
 
 
 def _number_tokens(values: Floats, lacking: Bools) -> Floats:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.tokens.column_evidence import Evidence
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.token_types import TokenTypes
     from hammemo.tokens.zones import Zones
 
@@ -32,8 +33,9 @@ class Columns(Cached):
     token_types : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after
         `load`.
-    zones : mapping of int to str
-        The zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their
+    zones : mapping of int to str or tuple
+        The orders of columns of ordered categories (:mod:`hammemo.tokens.orders`), and the
+        zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their
         places.
     packed : bool
         Whether rows are one token each (:mod:`hammemo.tokens.packed_rows`); then all columns are
@@ -73,6 +75,16 @@ class Columns(Cached):
     def width(self) -> int:
         """How many tokens a row has."""
         return 1 if self.packed else self.n
+
+    def zone_of(self, place: int) -> str | None:
+        """Return the zone of a column of dates; None where its times have none."""
+        zone = self.zones.get(place)
+        return zone if isinstance(zone, str) else None
+
+    def order_of(self, place: int) -> Order:
+        """Return the categories of a column from low to high; none where it has no order."""
+        order = self.zones.get(place)
+        return order if isinstance(order, tuple) else ()
 
     def list_names(self) -> list[Any] | None:
         """Return the names as a list."""

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import object_array
+from hammemo.tokens.orders import PlacedCategories
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
@@ -16,9 +17,10 @@ _PLAIN_ARROW: Final = ("int", "uint", "float", "double", "halffloat", "bool")
 """How the names of those types of Arrow begin whose columns without nulls NumPy reads as they are.
 """
 
+
 _FEW_CATEGORIES: Final = 10
-"""Values of an Enum of polars up to which nothing is said of their order: it is often made for
-names.
+"""Values of an Enum of polars up to which it holds names: it is often made for them, and of a few
+names, a model can tell all that their order could.
 """
 
 
@@ -54,40 +56,48 @@ def column_at(frame: Any, place: int) -> Any:
     return frame.column(place)
 
 
-def advise_on_order(column: Any) -> str | None:
-    """Return how a category whose values have an order becomes numbers, as advice.
+def read_placed_categories(column: Any) -> PlacedCategories | None:
+    """Return a column of a frame as places in its order; None where its values have none.
 
-    It is None for every other column.
-
-    The order of an Enum of polars is that of its values. It counts where they are many: of a few
-    names, a model can tell all that their order could.
+    Categories of pandas and Arrow say whether they have an order. An Enum of polars has that of its
+    values, which counts where they are many. Categories that are dates are dates, which have an
+    order of their own.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> from hammemo.tokens.frame_columns import advise_on_order
-    >>> sizes = pd.Series(pd.Categorical(["S", "L"], categories=["S", "M", "L"], ordered=True))
-    >>> advise_on_order(sizes)
-    'Pass its .cat.codes, where a missing value is -1, or .cat.as_unordered() if names are meant.'
-    >>> advise_on_order(sizes.cat.as_unordered()) is None
+    >>> from hammemo.tokens.frame_columns import read_placed_categories
+    >>> sizes = pd.Series(pd.Categorical(["L", None, "S"], ["S", "M", "L"], ordered=True))
+    >>> read_placed_categories(sizes)
+    PlacedCategories([ 2., nan,  0.])
+    >>> read_placed_categories(sizes.cat.as_unordered()) is None
     True
     """
     if is_arrow(column):
-        if getattr(column.type, "ordered", False):
-            return (
-                "Pass its indices in the dictionary, or its values with cast(pa.string()) if names "
-                "are meant."
-            )
-        return None
+        return _read_placed_arrow(column)
     dtype = column.dtype
-    if getattr(dtype, "ordered", False):
-        return (
-            "Pass its .cat.codes, where a missing value is -1, or .cat.as_unordered() if names are "
-            "meant."
-        )
+    where = f"Column {column.name!r}"
+    if type(dtype).__name__ == "CategoricalDtype":
+        if not dtype.ordered or dtype.categories.dtype.kind == "M" or not len(dtype.categories):
+            return None
+        codes = column.cat.codes.to_numpy()
+        return PlacedCategories.from_codes(codes, dtype.categories.tolist(), where)
     if type(dtype).__name__ == "Enum" and len(dtype.categories) > _FEW_CATEGORIES:
-        return "Pass its .to_physical(), or .cast(pl.String) if names are meant."
+        codes = column.to_physical().cast(float).to_numpy()  # a missing value becomes NaN
+        return PlacedCategories.from_codes(codes, dtype.categories.to_list(), where)
     return None
+
+
+def _read_placed_arrow(column: Any) -> PlacedCategories | None:
+    if not getattr(column.type, "ordered", False):
+        return None
+    if hasattr(column, "unify_dictionaries"):  # chunks may differ in their dictionaries
+        column = column.unify_dictionaries().combine_chunks()
+    categories = column.dictionary.to_pylist()
+    if not categories or not all(isinstance(value, (str, int, float)) for value in categories):
+        return None
+    codes = column.indices.cast("float64").to_numpy(zero_copy_only=False)
+    return PlacedCategories.from_codes(codes, categories, "A column")
 
 
 def refuse_other_tables(X: Any) -> None:

@@ -57,6 +57,11 @@ class QuestionForm:
         return "auto" if self.reads_tables else None
 
     @property
+    def ordered(self) -> None:
+        """Which categories have an order; the columns of the model say it."""
+        return None
+
+    @property
     def kernel_is_automatic(self) -> bool:
         """Whether whole numbers of lists and arrays are numbers.
 

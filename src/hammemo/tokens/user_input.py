@@ -16,8 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.column_evidence import Evidence, find_number_columns
-from hammemo.tokens.column_hints import warn_of_order, warn_of_strings
+from hammemo.tokens.column_evidence import Evidence, declare_orders, find_number_columns
+from hammemo.tokens.column_hints import warn_of_strings
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.column_values import (
     category_places,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Ints
     from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.zones import Zones
 
 
@@ -67,6 +68,10 @@ class ReadingRules(Protocol):
     @property
     def numeric(self) -> Any:
         """Which columns are numbers; None for a model whose columns are names."""
+
+    @property
+    def ordered(self) -> Any:
+        """The categories of columns that have an order; None where only the values say it."""
 
     @property
     def kernel_is_automatic(self) -> bool:
@@ -170,6 +175,7 @@ def _located(table: Array, names: Array | None) -> Iterator[None]:
 class _TokenRules(NamedTuple):
     missing: str = "refuse"
     numeric: Any = None
+    ordered: Any = None
     kernel_is_automatic: bool = False
 
 
@@ -295,7 +301,12 @@ def _packs(rules: ReadingRules, X: Any) -> bool:
     is_automatic = (
         rules.kernel_is_automatic and isinstance(rules.numeric, str) and rules.numeric == "auto"
     )
-    return is_automatic and is_wide_table(X) and as_numbers_by_type(X) is not None
+    return (
+        is_automatic
+        and not rules.ordered
+        and is_wide_table(X)
+        and as_numbers_by_type(X) is not None
+    )
 
 
 def _all_are_numbers(columns: Columns) -> bool:
@@ -343,7 +354,6 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
     kinds = evidence.decide_kinds(find_number_columns(rules.numeric, names, len(listed)))
     if isinstance(rules.numeric, str) and rules.numeric == "auto":
         has_warned = warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
-        warn_of_order(X, kinds, names)
         if rules.kernel_is_automatic and not warn_of_texts(listed, kinds, names) and not has_warned:
             warn_of_strings(listed, kinds, names)
     warn_of_offsets(listed, evidence.zones, names)
@@ -367,8 +377,22 @@ def warn_of_names(
 
 def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
     """Return what the columns of a table show of their kinds."""
+    declared: dict[int, Order] = {}
+    if rules.ordered is not None:
+        names = column_names(X) if hasattr(X, "columns") else None
+        declared = declare_orders(rules.ordered, names, len(columns))
+        numbers = find_number_columns(rules.numeric, names, len(columns)) or set()
+        for j in sorted(numbers & declared.keys()):
+            shown = j if names is None else repr(names[j])
+            raise ValueError(
+                f"Column {shown} holds numbers, or is in numeric=, and ordered= names it, too: "
+                "leave it out of one of them."
+            )
     return Evidence.of_columns(
-        columns, has_types=_has_types(rules, X), categories=category_places(X)
+        columns,
+        has_types=_has_types(rules, X),
+        categories=category_places(X),
+        declared=declared,
     )
 
 

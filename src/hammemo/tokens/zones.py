@@ -31,9 +31,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Bools, Floats
+    from hammemo.tokens.orders import Order
 
-Zones: TypeAlias = Mapping[int, str]
-"""The zones of the columns that hold times with one, by the place of the column."""
+Zones: TypeAlias = Mapping[int, "str | Order"]
+"""What reading a column takes beside its kind, by the place of the column.
+
+It is the name of the zone of times that have one, or the order of categories.
+"""
 
 NO_ZONES: Final[Zones] = MappingProxyType({})
 UTC_NAME: Final = "UTC"

@@ -10,6 +10,7 @@ rows (:mod:`hammemo.features.cells.choose_cells`) and never change while counts 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Bools, Floats
     from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.zones import Zones
 
 _MOST_TUPLES = 2**12
@@ -179,19 +181,28 @@ class Cells:
         """Return the sites that an automatic kernel compares."""
         return [(j,) for j in range(len(self.kinds))]
 
-    def shown(self, j: int, token: Any) -> Any:
-        """Return what a column holds: a name, a moment as text, or the range of a number."""
+    def order_of(self, j: int, scales: Zones) -> Order:
+        """Return the categories of a column, from low to high; none where it has no order."""
+        place = self.places[j]
+        order = None if place is None else scales.get(place)
+        return order if isinstance(order, tuple) else ()
+
+    def shown(self, j: int, token: Any, order: Order = ()) -> Any:
+        """Return what a column holds: a name, a category, a moment as text, or the range of a number."""
         if isinstance(token, str):
             return token
+        if order:
+            return order[int(token)]
         if self.kinds[j] is ColumnKind.DATES:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
         return token if self.kinds[j] is ColumnKind.NAMES else self.range_of(j, token)
 
-    def range_of(self, j: int, token: Any) -> str | None:
-        """Return the range that a number or a moment of a column lies in; None for a name."""
+    def range_of(self, j: int, token: Any, order: Order = ()) -> str | None:
+        """Return the range that a number, a moment or a category of a column lies in; None for a name."""
         if self.kinds[j] is ColumnKind.NAMES or isinstance(token, str):
             return None
-        return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
+        cuts = self.ranges[j]
+        return range_text(self.kinds[j], cuts, int(np.searchsorted(cuts, float(token), "right")), order)
 
     def column_shares(self, contexts: Contexts) -> Floats:
         """Return the share of each column of the table in what each position of the cells of rows says.
@@ -317,9 +328,9 @@ class TreeCells(Cells):
         """Return the sites that an automatic kernel compares: names, tuples of names and trees."""
         return [*self.name_sites, *((j,) for j in range(len(self.kinds), self.h))]
 
-    def shown(self, j: int, token: Any) -> Any:
-        """Return what a column holds: a name, a number, or a moment as text."""
-        return super().shown(j, token) if self.kinds[j] is ColumnKind.DATES else token
+    def shown(self, j: int, token: Any, order: Order = ()) -> Any:
+        """Return what a column holds: a name, a category, a number, or a moment as text."""
+        return super().shown(j, token, order) if self.kinds[j].has_scale else token
 
     def column_shares(self, contexts: Contexts) -> Floats:
         """Return the share of each column of the table in what each position of the cells of rows says.
@@ -356,8 +367,8 @@ class TreeCells(Cells):
         return found
 
 
-def range_text(kind: ColumnKind, cuts: Floats, place: int) -> str:
-    """Return a range of a column of numbers or moments as it is shown; `place` is its number, from 0.
+def range_text(kind: ColumnKind, cuts: Floats, place: int, order: Order = ()) -> str:
+    """Return a range of a column of numbers, moments or categories as it is shown; `place` is its number, from 0.
 
     Examples
     --------
@@ -367,11 +378,22 @@ def range_text(kind: ColumnKind, cuts: Floats, place: int) -> str:
     >>> [range_text(ColumnKind.NUMBERS, np.array([30.0, 49.5]), place) for place in range(3)]
     ['below 30', '30 to 49.5', 'from 49.5']
     """
+    if order:
+        return _category_range(cuts, place, order)
     texts = _cut_texts(kind, cuts)
     low, high = (texts[k] if 0 <= k < len(texts) else None for k in (place - 1, place))
     if low is None or high is None:
         return f"below {high}" if high is not None else f"from {low}" if low is not None else "any"
     return f"{low} to {high}"
+
+
+def _category_range(cuts: Floats, place: int, order: Order) -> str:
+    """Return a range of places in an order by its lowest and its highest category."""
+    first = math.ceil(cuts[place - 1]) if place > 0 else 0
+    behind = math.ceil(cuts[place]) if place < len(cuts) else len(order)
+    low = str(order[min(max(first, 0), len(order) - 1)])
+    high = str(order[min(max(behind - 1, 0), len(order) - 1)])
+    return low if low == high else f"{low} to {high}"
 
 
 def _cut_texts(kind: ColumnKind, cuts: Floats) -> list[str]:

@@ -25,6 +25,7 @@ from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.row_slices import row_slices
 from hammemo.tokens.user_input import contexts_of_length
+from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -313,7 +314,9 @@ class Answering(ABC):
         context = view.read_unnamed(tokens)
         explanation = view.scorer.explanation(context, view.classes(), k)
         if view.cells is not None:
-            explanation = divide_by_columns(explanation, view.cells, context)
+            explanation = divide_by_columns(
+                explanation, view.cells, context, scales=view.zones or NO_ZONES
+            )
         names = None if view.names is None else view.names.tolist()
         if view.cells is not None and view.cells.narrowing is not None:
             return replace(explanation, names=tuple(view.cells.narrowing.narrow_names(names)))

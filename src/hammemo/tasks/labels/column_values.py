@@ -143,10 +143,15 @@ def column_values(state: LabelState, columns: Sequence[Any]) -> ColumnValues:
         elif cases.are_ranges:
             axes.append(_ranges_of_layout(state, place, cases.tokens, ranks))
         else:
-            kind = kinds[place]
-            axes.append(
-                range_axis(kind, cases.tokens, ranks, totals=totals, max_values=most_ranges)
+            axis = range_axis(
+                kinds[place],
+                cases.tokens,
+                ranks,
+                totals=totals,
+                max_values=most_ranges,
+                order=state.columns.order_of(place),
             )
+            axes.append(axis)
     shape = [len(values) for values, _, _ in axes]
     counts = np.zeros((*shape, len(state.memory.labels)), np.int64)
     value_places = [bins[cases.rows] for _, bins, _ in axes]
@@ -232,4 +237,5 @@ def _ranges_of_layout(state: LabelState, place: int, tokens: Vocabulary, ranks: 
     ranges = token_values(tokens)[ranks]
     is_missing = np.isnan(ranges) | (ranges == MISSING_RANGE)
     bins = np.where(is_missing, len(cuts) + 1, ranges).astype(np.int64)
-    return label_ranges(state.layout.cells.kinds[place], cuts, bins)
+    kind = state.layout.cells.kinds[place]
+    return label_ranges(kind, cuts, bins, order=state.columns.order_of(place))

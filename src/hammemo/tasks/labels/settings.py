@@ -30,6 +30,8 @@ class ModelSettings(NamedTuple):
         Labels.
     kernel, vote, random_state, missing, keep, class_weight
         As given.
+    ordered
+        As given.
     numeric
         The same; None for a model without this parameter, whose columns are names.
     memory
@@ -45,6 +47,7 @@ class ModelSettings(NamedTuple):
     numeric: Any
     class_weight: Any
     memory: Any
+    ordered: Any = None
 
     @property
     def kernel_is_automatic(self) -> bool:

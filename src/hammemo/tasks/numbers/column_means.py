@@ -59,7 +59,15 @@ def plot_columns(state: NumberState, columns: Sequence[Any], label: Any, ax: Axe
         if kind is ColumnKind.NAMES:
             axes.append(name_axis(tokens, ranks, counts, most_values))
         else:
-            axes.append(range_axis(kind, tokens, ranks, totals=counts, max_values=most_ranges))
+            axis = range_axis(
+                kind,
+                tokens,
+                ranks,
+                totals=counts,
+                max_values=most_ranges,
+                order=state.columns.order_of(place),
+            )
+            axes.append(axis)
 
     # The means of the targets in them.
     shape = [len(values) for values, _, _ in axes]

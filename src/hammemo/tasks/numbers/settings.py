@@ -24,6 +24,7 @@ class NumberSettings(NamedTuple):
     keep: Any
     numeric: Any
     bounds: Bounds = UNBOUNDED
+    ordered: Any = None
 
     @property
     def kernel_is_automatic(self) -> bool:
