@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
@@ -137,29 +136,3 @@ def test_the_guide_names_files_that_exist() -> None:
     assert len(named) > 15
     for name in named:
         assert any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE.parent)), name
-
-
-def _code_lines(text: str) -> list[int]:
-    """Return the numbers of lines that are no blanks, comments and docstrings."""
-    strings: set[int] = set()
-    for node in ast.walk(parsed(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            strings |= set(range(node.lineno, (node.end_lineno or 0) + 1))
-    lines = enumerate(text.splitlines(), 1)
-    return [i for i, line in lines if line.strip() and not line.strip().startswith("#") and i not in strings]
-
-
-def test_functions_classes_and_modules_are_of_bounded_size() -> None:
-    """Bounds are for code with one statement a line: a module is read in one sitting, a function on one screen."""
-    found = set()
-    for path in [*PACKAGE.rglob("*.py"), *SERVER.rglob("*.py")]:
-        text = path.read_text(encoding="utf-8")
-        lines = _code_lines(text)
-        if len(lines) > 600:
-            found.add(path.name)
-        for node in ast.walk(parsed(text)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                size = bisect_right(lines, node.end_lineno or 0) - bisect_left(lines, node.lineno)
-                if size > (450 if isinstance(node, ast.ClassDef) else 60):
-                    found.add(node.name)
-    assert not found

@@ -44,11 +44,11 @@ class TorchPredictor(ReadsQuestions, nn.Module):
         ops = _TorchOperations(self)
         graph = self._graph
         if isinstance(graph, Graph):
-            return graph.scores(ops, numbers)  # type: ignore[no-any-return]
+            return graph.scores(ops, numbers)
         columns = list(enumerate(graph.rows.kinds))
         values = [numbers[:, j] for j, kind in columns if kind.is_ordered]
         places = [numbers[:, j].long() for j, kind in columns if not kind.is_ordered]
-        return graph.scores(ops, values, places)  # type: ignore[no-any-return]
+        return graph.scores(ops, values, places)
 
     def numbers(self, X: Any) -> torch.Tensor:
         """Return contexts of tokens as the tensor that `forward` takes."""
