@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
 
     Floats = NDArray[np.float64]
     Table = tuple[pd.DataFrame, Floats]

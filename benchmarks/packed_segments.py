@@ -19,7 +19,7 @@ import numpy as np
 
 from hammemo import load
 from hammemo.memories.exact.segments.segment import Segment, segment_arrays
-from hammemo.memories.exact.segments.set import Columns, SegmentSet, SignedSegment
+from hammemo.memories.exact.segments.set import SegmentColumns, SegmentSet, SignedSegment
 from hammemo.paper.experiments.measuring import seconds, zipf_stream
 
 N_QUERIES = 300
@@ -57,7 +57,7 @@ def main(folder: str) -> None:
     queries = zipf_stream(N_QUERIES * h, len(first.vocabulary), seed=10**6).reshape(N_QUERIES, h)
     labels = zipf_stream(N_QUERIES, n_labels, seed=5)
     weights = np.ones(len(first.sites.positions))
-    columns = Columns(None, n_labels)
+    columns = SegmentColumns(None, n_labels)
     divisor = np.ones(1)
     questions: dict[str, Any] = {
         "the best label": lambda segments, i: segments.winners(

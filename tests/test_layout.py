@@ -92,6 +92,7 @@ LONG_SIGNATURES = {
     "estimators.classifiers.MemoryClassifier.partial_fit_stream",
     "paper.memo.MeMoClassifier.__init__",
     "planning.planner.plan",
+    "tasks.labels.streams.Stream.read",
     "votes.log_linear.LogLinear.__init__",
 }
 

@@ -215,7 +215,7 @@ class Given(PlainFeatures):
     """Features that are given as they are, (F, m, L)."""
 
     def __init__(self, x: Any, labels: Any, prior: Any) -> None:
-        self.parts = [x[f : f + len(SMOOTHING)] for f in range(0, len(x), len(SMOOTHING))]
+        self.site_ratios = [x[f : f + len(SMOOTHING)] for f in range(0, len(x), len(SMOOTHING))]
         self.rows, self.labels, self.base, self.n_columns = np.arange(len(labels)), labels, np.log(prior), len(prior)
 
 
@@ -331,7 +331,7 @@ def test_a_cross_fitted_step_that_raises_the_loss_is_shortened() -> None:
 
     def shortened(start: Any, step: Any) -> Any:
         losses = given_features.softmax(given_features.scores(start))[1]
-        position = shared_weights._Position(start, losses, np.empty(0), np.empty(0))
+        position = shared_weights._SearchPosition(start, losses, np.empty(0), np.empty(0))
         return fitter._score_after(step, position, even, 0)
 
     assert shortened(weights, np.full(6, 1e6)) == pytest.approx(given_features.scores(weights))  # refused

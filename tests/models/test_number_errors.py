@@ -17,7 +17,7 @@ from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.votes.tree_number_weights import NumberWeights, compute_unseen_errors, fit_weights
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes.tree_number_weights import UnseenRows
 
 pytestmark = [pytest.mark.quick, pytest.mark.filterwarnings("ignore:Rows were forgotten")]

@@ -121,7 +121,7 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
     print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
 
 
-class _TableRows(NamedTuple):
+class _RowsToSync(NamedTuple):
     """All rows of a table, their labels or targets, and how they were read."""
 
     schema: TableSchema
@@ -129,7 +129,7 @@ class _TableRows(NamedTuple):
     y: Array
 
 
-def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> _TableRows:
+def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> _RowsToSync:
     """Read all rows of a table; they decide the kinds of open columns."""
     import numpy as np
 
@@ -138,17 +138,17 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
 
     batches = list(schema.examples(sources, file_format))
     if not batches:
-        return _TableRows(schema, np.empty((0, h), object), np.empty(0, object))
+        return _RowsToSync(schema, np.empty((0, h), object), np.empty(0, object))
     kinds = batches[0].kinds
     for batch in batches[1:]:
         kinds = merge_kinds(kinds, batch.kinds)
     schema = schema.with_decided_columns(kinds, batches[0].formats)
     X = join_tokens([batch.X for batch in batches])
     y = join_tokens([batch.y for batch in batches])
-    return _TableRows(schema, X, y)
+    return _RowsToSync(schema, X, y)
 
 
-def _sync_rows(model: Learner, rows: _TableRows, **how: Any) -> Synced:
+def _sync_rows(model: Learner, rows: _RowsToSync, **how: Any) -> Synced:
     """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
     from hammemo.cli.batches import declare_types, numeric_columns
     from hammemo.tokens.column_kinds import ColumnType

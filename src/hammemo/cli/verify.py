@@ -24,7 +24,7 @@ _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and
 
 
 @dataclass(frozen=True)
-class Evidence:
+class VerifiedEvidence:
     """What the model is compared with."""
 
     receipt: Path | None = setting("FILE", "Check the receipts in this file, and compare the last one.")
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def verify_model(
-    model: Model, evidence: Evidence, reading: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
+    model: Model, evidence: VerifiedEvidence, reading: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 
@@ -104,7 +104,7 @@ def verify_model(
 
 
 def _compare_with_rows(
-    opened: OpenModel, evidence: Evidence, reading: InputOptions, signed: SignedReceipt | None
+    opened: OpenModel, evidence: VerifiedEvidence, reading: InputOptions, signed: SignedReceipt | None
 ) -> Verdict:
     """Compare the model with a new one of the remaining rows.
 
@@ -167,7 +167,7 @@ def _compare_with_kept_rows(path: Path, learner: Learner, signed: SignedReceipt 
     return Verdict("not refitted", sentence, len(store), same, problem=_NOT_REFITTED)
 
 
-def _read_receipts(evidence: Evidence, digest: str) -> list[SignedReceipt]:
+def _read_receipts(evidence: VerifiedEvidence, digest: str) -> list[SignedReceipt]:
     """Return the receipts of the file, checked; none if no file is named."""
     if evidence.receipt is None:
         if evidence.public_key is not None:
@@ -188,7 +188,7 @@ def _read_receipts(evidence: Evidence, digest: str) -> list[SignedReceipt]:
     return receipts
 
 
-def _list_statements(evidence: Evidence, receipts: list[SignedReceipt]) -> list[str]:
+def _list_statements(evidence: VerifiedEvidence, receipts: list[SignedReceipt]) -> list[str]:
     """Return what is not proven, but stated by the operator."""
     statements = []
     if not evidence.rows:

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.files.segment_files import SegmentFacts, open_segment
+from hammemo.files.segment_facts import SegmentFacts
+from hammemo.files.segment_files import open_segment
 from hammemo.memories.exact import Segment, SiteRows, View, add_rows, arrays_in_use, rank_before
 from hammemo.tokens.vocabulary import Token, Vocabulary
 

@@ -36,7 +36,8 @@ from hammemo.engines.adding import Adder, Band, Runs, Spread, bring_together
 from hammemo.engines.jobs import GroupTally, add_prefix, pack, take_prefix, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import open_signed
-from hammemo.files.segment_files import SegmentFacts, read_right_segment, write_segment
+from hammemo.files.segment_facts import SegmentFacts
+from hammemo.files.segment_files import read_right_segment, write_segment
 from hammemo.memories.exact import InSegments, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts, empty_arrays, read_empties
 

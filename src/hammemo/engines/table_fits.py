@@ -86,7 +86,8 @@ if TYPE_CHECKING:
     from hammemo.sources.read_tables import Batch, TableFiles
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
-    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tasks.numbers.layout import NumberLayout
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
     from hammemo.votes.bounds import Bounds
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hammemo.edits.state import AnyState, ModelState
     from hammemo.edits.sync import Synced
     from hammemo.edits.task import AnswerFacts
-    from hammemo.estimators.classifiers import MemoryClassifier
 
 Self = TypeVar("Self", bound="MemoryModel[Any, Any, Any]")
 
@@ -420,7 +419,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         """Return the share of rows to which another model gives another label; None where there are no labels."""
         return None
 
-    def as_classifier(self) -> MemoryClassifier:
+    def as_classifier(self) -> Any:  # a MemoryClassifier, which is made of this class
         """Return this model; AttributeError where it predicts no labels."""
         raise AttributeError(f"This model predicts {self.predicts}, so it has no labels, scores or vote: use predict.")
 

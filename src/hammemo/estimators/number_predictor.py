@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.portable.torch_module import TorchPredictor
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes.number_answers import NumberAnswers, SeenRows
 
 

@@ -18,7 +18,7 @@ from hammemo.explain.report_text import ShowsReport
 from hammemo.tasks.numbers.answer import compute_contributions, get_answers
 from hammemo.tasks.numbers.errors import get_interval_answers
 from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
-from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+from hammemo.tasks.numbers.layout import NumberLayout
 from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.report import NumberReport, compute_importances
 from hammemo.tasks.numbers.settings import NumberSettings
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes.number_answers import SeenRows
 
 Self = TypeVar("Self", bound="MemoryRegressor")

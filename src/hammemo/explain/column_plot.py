@@ -54,7 +54,7 @@ class ColumnAxis(NamedTuple):
     """Whether the values are in order, so that a line may join them."""
 
 
-class LabelCounts(NamedTuple):
+class ShownCounts(NamedTuple):
     """How often each label occurs with each value, or pair of values."""
 
     counts: Ints
@@ -66,7 +66,7 @@ class LabelCounts(NamedTuple):
     """What was counted."""
 
 
-def draw_shares(ax: Axes | None, column: ColumnAxis, counted: LabelCounts) -> Axes:
+def draw_shares(ax: Axes | None, column: ColumnAxis, counted: ShownCounts) -> Axes:
     """Draw the shares of labels for each value of a column.
 
     They are drawn on the axes, or on those of a new figure, which are returned.
@@ -124,7 +124,7 @@ def draw_means(
     return ax
 
 
-def draw_pair(ax: Axes | None, columns: Sequence[ColumnAxis], counted: LabelCounts) -> Axes:
+def draw_pair(ax: Axes | None, columns: Sequence[ColumnAxis], counted: ShownCounts) -> Axes:
     """Draw the share of one label for each pair of values; the second column runs to the right."""
     counts = counted.counts
     totals = counts.sum(axis=2)

@@ -49,6 +49,9 @@ first release."""
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 """How the header of each file begins, after 8 bytes with its length."""
 
+HASH_BYTES: Final = 8
+"""Bytes of the hash of a page of a segment."""
+
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
 """Where the 64 digits of the checksum are."""
 
@@ -151,7 +154,7 @@ def _open_regular_file(path: str | os.PathLike[str]) -> BufferedReader:
     return file
 
 
-class _Header(NamedTuple):
+class _FileHeader(NamedTuple):
     """The header of a safetensors file, not yet checked."""
 
     arrays: dict[str, Any]
@@ -236,7 +239,7 @@ class Archive:
         digest.update(self.data[DIGITS.stop :].data)
         return digest.hexdigest()
 
-    def _read_header(self) -> _Header:
+    def _read_header(self) -> _FileHeader:
         length = int.from_bytes(self.data[:8].tobytes(), "little")
         if length > min(MAX_HEADER, len(self.data) - 8) or length % 8:
             raise ValueError(f"it declares a header of {length} bytes")
@@ -246,7 +249,7 @@ class Archive:
         if header[end : end + 1] != "}":
             raise ValueError("its header has no description")
         arrays = _parse_json("{" + header[end + 1 :].removeprefix(","))
-        return _Header(arrays, description, 8 + length)
+        return _FileHeader(arrays, description, 8 + length)
 
 
 def _view_arrays(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple[str, Array]]:

@@ -48,7 +48,7 @@ from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.labels.choose import get_held_out
 from hammemo.tasks.labels.layout import Choices, LabelState, Layout
 from hammemo.tasks.labels.task import LABELS
-from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+from hammemo.tasks.numbers.layout import NumberLayout
 from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.read import TARGET_DTYPE
 from hammemo.tasks.numbers.task import NUMBERS
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from hammemo.estimators.regressor import MemoryRegressor
     from hammemo.features.cells import Cells
     from hammemo.kernels.sites import Sites
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.column_kinds import ColumnKinds
 
 Savable: TypeAlias = Learner | Predictor

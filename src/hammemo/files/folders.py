@@ -33,8 +33,8 @@ import numpy as np
 from hammemo.files.archive import FileError, read_stated_checksum, refuse_folder
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import find_remote
+from hammemo.files.segment_facts import SegmentFacts
 from hammemo.files.segment_files import (
-    SegmentFacts,
     compute_checksum,
     open_segment,
     read_right_segment,

@@ -13,7 +13,7 @@ from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, read_stated_checksum, refusing
 from hammemo.files.descriptions import field
 from hammemo.files.registry import PARTS
-from hammemo.files.segment_files import SegmentFacts
+from hammemo.files.segment_facts import SegmentFacts
 from hammemo.stores.kept import EVERYTHING
 
 if TYPE_CHECKING:

@@ -23,16 +23,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.integers import ranges
-from hammemo.files.archive import DIGITS, Archive, FileError
+from hammemo.files.archive import DIGITS, HASH_BYTES, Archive, FileError
 from hammemo.memories.exact import PAGE
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Ints
     from hammemo.files.remote import Remote
-    from hammemo.files.segment_files import SegmentFacts
-
-HASH_BYTES: Final = 8
-"""Bytes of the hash of a page."""
+    from hammemo.files.segment_facts import SegmentFacts
 
 _FEWEST_TO_REQUEST: Final = 4
 """Pages from which on the operating system is asked for them in one request."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes import Vote
 
 

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.files.archive import MAX_HEADER, FileError, MissingFileError
+from hammemo.files.archive import HASH_BYTES, MAX_HEADER, FileError, MissingFileError
 from hammemo.files.atomic import replacement, write_file
-from hammemo.files.pages import HASH_BYTES
 from hammemo.memories.exact import PAGE
 from hammemo.sources.formats import require_arrow
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.files.archive import (
     DIGITS,
     FORMAT,
+    HASH_BYTES,
     OPENING,
     Archive,
     FileError,
@@ -31,7 +31,6 @@ from hammemo.files.archive import (
 )
 from hammemo.files.atomic import replacement
 from hammemo.files.pages import (
-    HASH_BYTES,
     Pages,
     hash_header,
     hash_pages,
@@ -39,6 +38,7 @@ from hammemo.files.pages import (
     zero_digits,
 )
 from hammemo.files.remote import find_remote
+from hammemo.files.segment_facts import SegmentFacts
 from hammemo.memories.exact import PAGE, Segment, entries_in
 
 if TYPE_CHECKING:
@@ -52,74 +52,7 @@ _READ_AT_ONCE: Final = 2**20
 """Bytes of a file that are in memory while it is written or its checksum is computed."""
 
 
-@dataclass(frozen=True)
-class SegmentFacts:
-    """What the head of a folder says of a segment.
-
-    Parameters
-    ----------
-    name : str
-        Of the file in the folder.
-    sign : int
-        Whether it is added, 1, or subtracted, -1.
-    edits : bool
-        Whether it holds what was learned or removed on top of the others.
-    bytes, rows, entries : int
-    checksum : str
-        Of the complete file.
-    blocks : str
-        Hash of the file's header and of the hashes of its pages.
-    """
-
-    name: str
-    sign: int
-    edits: bool
-    bytes: int
-    rows: int
-    entries: int
-    checksum: str
-    blocks: str
-
-    @classmethod
-    def from_json(cls, described: Any) -> SegmentFacts:
-        """Return the facts whose `vars` were written to JSON, checked."""
-        types = {
-            "name": str,
-            "sign": int,
-            "edits": bool,
-            "bytes": int,
-            "rows": int,
-            "entries": int,
-            "checksum": str,
-            "blocks": str,
-        }
-        if (
-            not isinstance(described, dict)
-            or {name: type(value) for name, value in described.items()} != types
-        ):
-            raise ValueError(
-                "the description of a segment lacks a value, or has one of a wrong type"
-            )
-        facts = cls(**described)
-        # The name is joined to the path of the folder: it must not lead out of it.
-        is_plain_name = (
-            facts.name.isascii()
-            and facts.name.replace("-", "").replace(".", "").isalnum()
-            and not facts.name.startswith(".")
-            and len(facts.name) <= 100
-        )
-        if not is_plain_name or facts.sign not in (1, -1):
-            raise ValueError(
-                f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}: one is "
-                "impossible"
-            )
-        sizes = (facts.bytes, facts.rows, facts.entries)
-        if min(sizes) < 0 or max(sizes) >= 2**60:
-            raise ValueError("a segment has an impossible size")
-        return facts
-
-
-class _Written(NamedTuple):
+class _WrittenSegment(NamedTuple):
     """What is known of a segment once all of it is written."""
 
     blocks: bytes
@@ -185,7 +118,7 @@ def _count_rows(arrays: Mapping[str, Array]) -> int:
     return sum(len(array) - 1 for name, array in arrays.items() if name.startswith("rows."))
 
 
-def _write_pages(file: BufferedRandom, header: bytes, arrays: list[Array]) -> _Written:
+def _write_pages(file: BufferedRandom, header: bytes, arrays: list[Array]) -> _WrittenSegment:
     """Write a segment piece by piece, hashing its pages, and put the checksum in its place."""
     file_hash = hashlib.blake2b(digest_size=32)
     blocks = bytearray()
@@ -205,7 +138,7 @@ def _write_pages(file: BufferedRandom, header: bytes, arrays: list[Array]) -> _W
         file_hash.update(last)
     file.seek(DIGITS.start)
     file.write(file_hash.hexdigest().encode())
-    return _Written(bytes(blocks), file_hash.hexdigest())
+    return _WrittenSegment(bytes(blocks), file_hash.hexdigest())
 
 
 def open_segment(

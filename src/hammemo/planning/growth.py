@@ -261,7 +261,7 @@ class GrownSite:
     n_features: int
 
 
-class _Copies(NamedTuple):
+class _GrowthCopies(NamedTuple):
     """Where the cells of a growth come from."""
 
     sources: NDArray[np.int32]
@@ -351,7 +351,7 @@ class SiteModel:
             labels = _exchange_labels(labels, m, label_totals, rng)
         return GrownSite(features, labels, roots, n_features)
 
-    def _draw_copies(self, n: int, rng: Generator) -> _Copies:
+    def _draw_copies(self, n: int, rng: Generator) -> _GrowthCopies:
         """Draw which cell each cell copies, by the Pitman-Yor urn.
 
         Cell i copies an earlier cell, each with the weight 1, or brings a new feature with the
@@ -377,7 +377,7 @@ class SiteModel:
             undecided = undecided[~copies_first]
         brings_new = is_first.copy()
         brings_new[:m] = False
-        return _Copies(np.where(brings_new, cells, sources), brings_new)
+        return _GrowthCopies(np.where(brings_new, cells, sources), brings_new)
 
     def _draw_labels(
         self, features: Ints, sources: NDArray[np.int32], n_features: int, rng: Generator

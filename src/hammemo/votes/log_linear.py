@@ -384,7 +384,7 @@ class LogLinear(Vote):
 
     def _choose_sample(
         self, examples: Examples, columns: Ints, max_rows: int, seed: int
-    ) -> _FittingSample:
+    ) -> _WeightSample:
         """Choose the examples to fit to.
 
         They are the distinct ones with the lowest hashes among those with a label of the memory, at
@@ -394,7 +394,7 @@ class LogLinear(Vote):
         rows, _, counts = distinct_examples(examples, seed)
         has_label = columns[rows] >= 0
         max_rows = min(int(self.sample), max_rows)
-        return _FittingSample(rows[has_label][:max_rows], counts[has_label][:max_rows])
+        return _WeightSample(rows[has_label][:max_rows], counts[has_label][:max_rows])
 
     def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 if there are weights already."""
@@ -473,7 +473,7 @@ class LogLinear(Vote):
         self.check_whole("sample", "steps")
 
 
-class _FittingSample(NamedTuple):
+class _WeightSample(NamedTuple):
     """Examples that weights are fitted to."""
 
     rows: Ints

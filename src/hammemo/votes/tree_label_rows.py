@@ -153,7 +153,7 @@ def read_tree_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class _DistinctRows:
+class _DistinctLeafRows:
     """Distinct examples, the lowest hashes first."""
 
     places: Ints
@@ -164,8 +164,8 @@ class _DistinctRows:
     multiplicity: Ints
     words: Words
 
-    def take(self, places: Ints) -> _DistinctRows:
-        return _DistinctRows(
+    def take(self, places: Ints) -> _DistinctLeafRows:
+        return _DistinctLeafRows(
             places=self.places[places],
             codes=self.codes[places],
             labels=self.labels[places],
@@ -174,10 +174,10 @@ class _DistinctRows:
         )
 
 
-def _find_distinct_rows(cells: TreeCells, examples: Examples, seed: int) -> _DistinctRows:
+def _find_distinct_rows(cells: TreeCells, examples: Examples, seed: int) -> _DistinctLeafRows:
     codes = cells.codes.rows(examples.contexts)
     places, words, counts = cells.codes.distinct(examples, seed, codes)
-    return _DistinctRows(
+    return _DistinctLeafRows(
         places=places,
         codes=codes[places],
         labels=examples.label_ranks[places],
@@ -186,7 +186,7 @@ def _find_distinct_rows(cells: TreeCells, examples: Examples, seed: int) -> _Dis
     )
 
 
-def _find_out_of_bag(cells: TreeCells, rows: _DistinctRows) -> Bools:
+def _find_out_of_bag(cells: TreeCells, rows: _DistinctLeafRows) -> Bools:
     """Return which trees each row did not grow: (m, trees)."""
     return mark_out_of_bag(cells.forest, rows.words, rows.multiplicity, cells.last_word)
 

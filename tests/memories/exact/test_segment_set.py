@@ -16,7 +16,7 @@ from hammemo import NO_TOKEN, _native
 from hammemo.files.segment_files import open_segment, write_segment
 from hammemo.kernels import SiteKernel
 from hammemo.memories.exact.segments.segment import Segment, table_arrays
-from hammemo.memories.exact.segments.set import Columns, SegmentSet, SignedSegment
+from hammemo.memories.exact.segments.set import SegmentColumns, SegmentSet, SignedSegment
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
@@ -153,7 +153,7 @@ def test_long_rows_are_read_like_short_ones(packed: bool) -> None:
         starts, stops = segment.spans(k, segment.find(k, ranks[:, [k]]))
         assert segment.counts_of(starts, stops, wanted).tolist() == [row[k] for row in expected]
         assert not segment.counts_of(starts, stops, np.full(len(starts), -1)).any()
-    sums = segments.sums(np.array([[0, 1, 2]]), np.ones(H), [], Columns(None, len(labels)))
+    sums = segments.sums(np.array([[0, 1, 2]]), np.ones(H), [], SegmentColumns(None, len(labels)))
     assert sums[0].tolist() == [sum(truth.get((k, k, label), 0) for k in range(H)) for label in labels]
 
 
@@ -190,7 +190,7 @@ def test_crafted_segments_are_refused_or_read_within_their_bounds(
     segments = SegmentSet(sites, [SignedSegment(Segment(sites, arrays, name="the crafted one"), 1)])
     ranks = rng.integers(-1, 9, (40, H))
     weights = np.ones(len(sites.positions))
-    columns = Columns(None, len(segments.labels))
+    columns = SegmentColumns(None, len(segments.labels))
     questions: list[Any] = [
         lambda: segments.winners(ranks, weights, extras=[], columns=columns, divisor=np.ones(1)),
         lambda: segments.sums(ranks, weights, [], columns),

@@ -399,7 +399,7 @@ def _fit_without_folds(
     return np.stack(in_threads(fit_without, list(fold_counts)))
 
 
-class _HeldOut(NamedTuple):
+class _HeldOutFold(NamedTuple):
     """What crossed coefficients say about the rows of their folds.
 
     Parameters
@@ -417,7 +417,7 @@ class _HeldOut(NamedTuple):
     variances: Ints
 
 
-def _measure_held_out(rows: _LabelledRows, crossed: Ints, fold_counts: Ints) -> _HeldOut:
+def _measure_held_out(rows: _LabelledRows, crossed: Ints, fold_counts: Ints) -> _HeldOutFold:
     """Return the loss of rows left out, and what is left of them for pairs to explain."""
     scored_labels = np.ones(1, int) if rows.outputs == 1 else np.arange(rows.outputs)
     observed = rows.labels[:, None] == scored_labels
@@ -439,4 +439,4 @@ def _measure_held_out(rows: _LabelledRows, crossed: Ints, fold_counts: Ints) -> 
         tested = (counts >> spare_bits)[:, None]
         residuals += tested * np.rint((observed - shares) * NAT).astype(np.int64)
         variances += tested * np.rint(shares * (1 - shares) * NAT).astype(np.int64)
-    return _HeldOut(loss, residuals, variances)
+    return _HeldOutFold(loss, residuals, variances)

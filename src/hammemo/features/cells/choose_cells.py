@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.features.cells.column_codes import ColumnCodes, DistinctRows
+    from hammemo.features.cells.column_codes import ColumnCodes, DistinctCodes
     from hammemo.features.wide.narrowing import Narrowing
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
@@ -105,7 +105,7 @@ def choose_cells(
 def _fit_base(
     codes: ColumnCodes,
     examples: Examples,
-    distinct: DistinctRows,
+    distinct: DistinctCodes,
     *,
     row_bytes: NDArray[np.uint8],
     n_scores: int,

@@ -287,7 +287,7 @@ class ColumnCodes:
             lookups.append(codes.get)
         return lookups
 
-    def distinct(self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None) -> DistinctRows:
+    def distinct(self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None) -> DistinctCodes:
         """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
 
         `coded` are the bytes of the examples, where they are known already.
@@ -311,7 +311,7 @@ class ColumnCodes:
         steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
         words = example_words(replace_numbers(steps), seed)[rows]
         order = np.argsort(words, kind="stable")
-        return DistinctRows(rows[order], words[order], counts[order])
+        return DistinctCodes(rows[order], words[order], counts[order])
 
     @cached_property
     def coder(self) -> _native.StepCoder:
@@ -387,7 +387,7 @@ class ColumnCodes:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
 
-class DistinctRows(NamedTuple):
+class DistinctCodes(NamedTuple):
     """The distinct rows of examples, in the order of their hashes.
 
     Parameters

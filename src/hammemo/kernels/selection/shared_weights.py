@@ -73,7 +73,7 @@ def compute_promises(gradients: Floats, curvatures: Floats) -> tuple[Floats, Flo
     return np.asarray(0.5 * (gradients * steps).sum(axis=1)), steps
 
 
-class _Position(NamedTuple):
+class _SearchPosition(NamedTuple):
     """Weights at which gradient and curvature were computed.
 
     Parameters
@@ -115,7 +115,7 @@ class SharedWeights:
         """
         even = np.full(len(start), 1.0 / len(start))
         least_gain = _LEAST_GAIN * len(self._features.rows) ** 0.5
-        position: _Position  # the first try sets it, as no loss is above an infinite one
+        position: _SearchPosition  # the first try sets it, as no loss is above an infinite one
         weights = start
         best_weights = start
         best_value = math.inf
@@ -132,7 +132,7 @@ class SharedWeights:
             if n_curvatures == self._max_curvatures or (n_curvatures > 0 and gain < least_gain):
                 break
             gradients, curvatures = self._sum_folds(probabilities, len(start))
-            position = _Position(weights, losses, gradients, curvatures)
+            position = _SearchPosition(weights, losses, gradients, curvatures)
             n_curvatures += 1
             step = _newton_step(
                 curvatures.sum(axis=0), gradients.sum(axis=0), position.weights - even
@@ -141,7 +141,7 @@ class SharedWeights:
         self._max_curvatures = _LATER_CURVATURES
         return best_weights, self._score_without_folds(position, even)
 
-    def _score_without_folds(self, position: _Position, even: Floats) -> Floats:
+    def _score_without_folds(self, position: _SearchPosition, even: Floats) -> Floats:
         """Return the scores of each fold by the weights that a step without it gives."""
 
         def score_fold(fold: int) -> Floats:
@@ -157,7 +157,9 @@ class SharedWeights:
 
         return np.concatenate(in_threads(score_fold, range(len(self._ends) - 1)))
 
-    def _score_after(self, step: Floats, position: _Position, even: Floats, fold: int) -> Floats:
+    def _score_after(
+        self, step: Floats, position: _SearchPosition, even: Floats, fold: int
+    ) -> Floats:
         """Return the scores after a step that does not raise the loss outside of the fold.
 
         The step is halved until it does not, or left out.

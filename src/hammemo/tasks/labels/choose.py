@@ -138,7 +138,7 @@ def choose(
     """
     if settings.kernel_is_automatic:
         refuse_many_names(columns.kinds)
-    draft = _Draft.from_settings(settings, len(examples.labels))
+    draft = _LayoutDraft.from_settings(settings, len(examples.labels))
     if columns.has_ordered:
         chooses_weights = isinstance(draft.kernel, AutoSites) and isinstance(draft.vote, LogLinear)
         grows_trees = chooses_weights and _can_grow_trees(examples)
@@ -179,7 +179,7 @@ def choose_by_first_rows(
     """
     if settings.kernel_is_automatic:
         refuse_many_names(columns.kinds)
-    draft = _Draft.from_settings(settings, n_labels)
+    draft = _LayoutDraft.from_settings(settings, n_labels)
     if columns.has_ordered and batch is not None:
         examples = batch.examples
         narrowing = _choose_narrowing(settings, columns, examples, seed=seed, with_scores=False)
@@ -204,7 +204,7 @@ def choose_by_stream(
     settings: ModelSettings, columns: Columns, facts: StreamFacts, seed: int
 ) -> LabelPlan:
     """Return the plan for a stream, by what its first block tells."""
-    draft = _Draft.from_settings(settings, facts.n_labels)
+    draft = _LayoutDraft.from_settings(settings, facts.n_labels)
     vote = draft.vote
     kernel = draft.kernel
     choices = draft.choices
@@ -250,14 +250,14 @@ def choose_like(
         kernel = clone(layout.layout.kernel)
     why = "as in layout="
     choices = Choices(kernel=why, memory=why, vote=why)
-    draft = _Draft(kernel, memory, vote, choices, cells=layout.layout.cells)
+    draft = _LayoutDraft(kernel, memory, vote, choices, cells=layout.layout.cells)
     plan = draft.open(settings, columns, settings.seed(), is_given=True)
     memory = _make_shard(layout.memory, plan.memory)
     return replace(plan, memory=memory, seed=memory.seed)
 
 
 @dataclass(frozen=True, eq=False)
-class _Draft:
+class _LayoutDraft:
     """The parts of a model before they are put together."""
 
     kernel: SiteKernel
@@ -269,7 +269,7 @@ class _Draft:
     """The rows that the vote was chosen by, where trees grow."""
 
     @classmethod
-    def from_settings(cls, settings: ModelSettings, n_labels: int) -> _Draft:
+    def from_settings(cls, settings: ModelSettings, n_labels: int) -> _LayoutDraft:
         """Return what the parameters say, with an automatic kernel still to be chosen."""
         memory = settings.new_memory()
         vote = settings.vote_for(n_labels, memory)
@@ -319,8 +319,8 @@ def _choose_narrowing(
 
 
 def _take_selection(
-    settings: ModelSettings, draft: _Draft, selection: Selection, examples: Examples
-) -> _Draft:
+    settings: ModelSettings, draft: _LayoutDraft, selection: Selection, examples: Examples
+) -> _LayoutDraft:
     """Return the parts with the sites of a selection, and the vote that is best on its folds."""
     n_tuples = len(selection.tuples)
     why = f"auto: single columns and {n_tuples} tuples"
@@ -343,13 +343,13 @@ def _take_selection(
 
 def _choose_for_trees(
     settings: ModelSettings,
-    draft: _Draft,
+    draft: _LayoutDraft,
     cells: TreeCells,
     examples: Examples,
     *,
     seed: int,
     quickly: bool,
-) -> _Draft:
+) -> _LayoutDraft:
     """Return the parts for a table whose rows have grown trees.
 
     Tuples are chosen from its columns of names alone.

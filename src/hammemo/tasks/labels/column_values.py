@@ -88,7 +88,7 @@ class ColumnValues:
                 self.columns, self.values, self.ordered, strict=True
             )
         ]
-        counted = column_plot.LabelCounts(self.counts, names, place, self.source)
+        counted = column_plot.ShownCounts(self.counts, names, place, self.source)
         if len(columns) == 1:
             return column_plot.draw_shares(ax, columns[0], counted)
         return column_plot.draw_pair(ax, columns, counted)

@@ -144,7 +144,7 @@ def site_bits(state: LabelState) -> SiteBits:
     )
 
 
-class _Terms(NamedTuple):
+class _SiteTerms(NamedTuple):
     """What the scores of examples are sums of."""
 
     contributions: Floats
@@ -226,7 +226,7 @@ def _compute_log_loss(scores: Floats, labels: Ints) -> Floats:
     return np.asarray((log_totals - shifted[np.arange(len(labels)), labels]) / np.log(2))
 
 
-def _compute_site_terms(state: LabelState) -> _Terms:
+def _compute_site_terms(state: LabelState) -> _SiteTerms:
     """Return what each site adds to the scores of a sample of the kept examples."""
     vote = state.vote
     kept_examples = state.kept
@@ -261,7 +261,7 @@ def _compute_site_terms(state: LabelState) -> _Terms:
     ratios = compute_features(reader, labelled)
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(amounts))
     contributions = np.einsum("cmkj,kjc->kmc", by_site, weights, optimize=True)
-    return _Terms(
+    return _SiteTerms(
         contributions=contributions.astype(np.float64),
         base=rule.base,
         labels=labels[rows],
@@ -270,7 +270,7 @@ def _compute_site_terms(state: LabelState) -> _Terms:
     )
 
 
-def _compute_column_terms(state: LabelState) -> _Terms:
+def _compute_column_terms(state: LabelState) -> _SiteTerms:
     """Return what each column of a table with numbers adds to the scores of kept rows.
 
     A column of names is a site; any column has its share in what trees say. A row is judged by
@@ -315,7 +315,7 @@ def _compute_column_terms(state: LabelState) -> _Terms:
         contributions += added
         of_no_column = base_weights * rows.base_ratios - added.sum(axis=0)
         contributions += of_no_column / len(contributions)  # it belongs to all columns
-    return _Terms(
+    return _SiteTerms(
         contributions=contributions,
         base=rule.base,
         labels=rows.labels,

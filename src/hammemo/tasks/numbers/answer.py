@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Floats
     from hammemo.stores.kept import ModelStore
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tasks.numbers.vote import NumberVote
 
 T = TypeVar("T")

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from hammemo.features.wide.narrowing import Narrowing
     from hammemo.stores.kept import Kept
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.columns import Columns
 
 _LARGEST: Final = 2**31 - 1

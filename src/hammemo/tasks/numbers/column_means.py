@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
 
 
 def plot_columns(state: NumberState, columns: Sequence[Any], label: Any, ax: Axes | None) -> Axes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Ints
     from hammemo.stores.kept import Kept
     from hammemo.tasks.numbers.choose import NumberPlan, RowsOfChoice
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
 
 _NO_LABELS: Final = Vocabulary()
 

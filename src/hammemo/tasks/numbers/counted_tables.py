@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.memory import NumberMemory
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.columns import Columns
 
 

@@ -9,8 +9,8 @@ from hammemo.edits.digests import names_of
 from hammemo.edits.task import AnswerFacts, Described
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
 
 
 def describe(state: NumberState) -> Described:

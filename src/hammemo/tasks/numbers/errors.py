@@ -33,8 +33,9 @@ from hammemo.votes.tree_number_weights import UnseenRows
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Bools, Floats, Ints
-    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tasks.numbers.layout import NumberLayout
     from hammemo.tasks.numbers.memory import NumberMemory
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes.number_answers import NumberAnswers
 
 MOST_MEASURED_ROWS: Final = 4000

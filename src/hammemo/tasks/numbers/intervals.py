@@ -14,7 +14,7 @@ from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Floats
-    from hammemo.tasks.numbers.layout import NumberState
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.votes.number_answers import NumberAnswers
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -38,18 +38,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints, Words
-    from hammemo.edits.state import ModelState
-    from hammemo.edits.task import ModelTask
-    from hammemo.tasks.numbers.memory import NumberMemory
-    from hammemo.tasks.numbers.vote import NumberVote
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
-
-NumberState: TypeAlias = "ModelState[NumberLayout, NumberMemory, NumberVote]"
-"""All that a regressor has learned."""
-
-NumberSteps: TypeAlias = "ModelTask[NumberState, NumberLayout, NumberMemory, NumberVote]"
-"""The task of a regressor."""
 
 NUMBER_TREES: Final = (
     ForestRules(16, are_numbers=True),

@@ -18,8 +18,8 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.user_input import CheckedRows
 
 TARGET_DTYPE: Final = np.dtype(np.float64)

@@ -12,7 +12,7 @@ from hammemo.explain.number_text import show_number
 from hammemo.explain.report_text import STALE, ReportText, count_things, describe_kept
 from hammemo.tasks.numbers.answer import compute_contributions, get_answers, remember
 from hammemo.tasks.numbers.errors import predict_held_out
-from hammemo.tasks.numbers.layout import NumberState, extract_targets
+from hammemo.tasks.numbers.layout import extract_targets
 from hammemo.tasks.numbers.memory import NumberRows
 from hammemo.tokens.column_kinds import ColumnKind
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Floats
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.votes.bounds import Bounds
 

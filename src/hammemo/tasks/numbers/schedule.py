@@ -10,8 +10,9 @@ import numpy as np
 from hammemo.tasks.numbers.layout import extract_targets
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tasks.numbers.layout import NumberLayout
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.contexts import Examples
 
 FIRST_ROWS: Final = 200

@@ -11,7 +11,7 @@ from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     from hammemo.stores.kept import ModelStore
-    from hammemo.tasks.numbers.layout import NumberSteps
+    from hammemo.tasks.numbers.state import NumberSteps
     from hammemo.tasks.numbers.vote import NumberVote
 
 

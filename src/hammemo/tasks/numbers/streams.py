@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
 
 
 def fit_documents(settings: NumberSettings, state: NumberState) -> NumberState:

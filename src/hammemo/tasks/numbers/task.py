@@ -29,8 +29,9 @@ if TYPE_CHECKING:
         TargetReading,
         VoteFit,
     )
-    from hammemo.tasks.numbers.layout import NumberLayout, NumberState
+    from hammemo.tasks.numbers.layout import NumberLayout
     from hammemo.tasks.numbers.memory import NumberMemory
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tasks.numbers.vote import NumberVote
 
 

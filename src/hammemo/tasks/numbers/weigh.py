@@ -20,8 +20,8 @@ from hammemo.votes.tree_number_weights import compute_unseen_errors, fit_weights
 
 if TYPE_CHECKING:
     from hammemo.tasks.numbers.choose import RowsOfChoice
-    from hammemo.tasks.numbers.layout import NumberState
     from hammemo.tasks.numbers.settings import NumberSettings
+    from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.contexts import Examples
 
 _MORE_ROWS: Final = 1.5

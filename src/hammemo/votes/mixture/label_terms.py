@@ -28,7 +28,7 @@ _MOST_LENGTH_BUCKET: Final = 7
 
 
 @dataclass(frozen=True, eq=False)
-class FreeRows:
+class FreeSiteRows:
     """What contexts read at a site without a position that has a table."""
 
     places: Places
@@ -77,7 +77,7 @@ class LabelTerms:
                 n_tables += 1
         return Terms.concatenate(pieces)
 
-    def read_free_rows(self, site: FreeSite, number: int) -> FreeRows:
+    def read_free_rows(self, site: FreeSite, number: int) -> FreeSiteRows:
         """Return what the examples read at a site without a position."""
         table = self.tables.reader.free[number].table
         (tuples,) = table.tuples
@@ -94,7 +94,7 @@ class LabelTerms:
                 labels=table.label_counts.labels.find(derived.labels)[derived.label_ranks],
             )
         left_out = LeftOut(self.tables.free[number], added)
-        return FreeRows(places, tuples.find(token_ranks[:, None]), left_out)
+        return FreeSiteRows(places, tuples.find(token_ranks[:, None]), left_out)
 
     def _read_prior(self) -> Terms:
         """Return the terms of the labels' own shares."""

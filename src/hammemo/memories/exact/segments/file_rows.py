@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Bools, Floats, Ints
     from hammemo._native import Extra
-    from hammemo.memories.exact.segments.set import Columns, SegmentSet
+    from hammemo.memories.exact.segments.set import SegmentColumns, SegmentSet
     from hammemo.tokens.vocabulary import Vocabulary
 
 _BATCH_CONTEXTS: Final = 4096
@@ -52,12 +52,14 @@ class FileRows(Rows):
         return in_files if in_files.is_compiled else self.stored.all_segments
 
     @cached_property
-    def _columns(self) -> Columns:
+    def _columns(self) -> SegmentColumns:
         """Where the labels of the segments go."""
         segments = self._segments
         if not segments.is_compiled:
             return segments.columns_in(self.labels)
-        columns: Columns = self.stored.files.columns_in(self.labels)  # remembered between versions
+        columns: SegmentColumns = self.stored.files.columns_in(
+            self.labels
+        )  # remembered between versions
         return columns
 
     def _ranks(self, contexts: Contexts) -> Ints:

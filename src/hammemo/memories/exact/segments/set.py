@@ -47,7 +47,7 @@ class SignedSegment(NamedTuple):
     about: Any = None
 
 
-class Columns(NamedTuple):
+class SegmentColumns(NamedTuple):
     """Where the labels of a set of segments go: the column of each, -1 for none, of n columns.
 
     Without a map each label has the column of its rank.
@@ -113,12 +113,12 @@ class SegmentSet(Cached):
         """Whether `winners` and `sums` are there."""
         return self._compiled is not None
 
-    def columns_in(self, labels: Vocabulary) -> Columns:
+    def columns_in(self, labels: Vocabulary) -> SegmentColumns:
         """Return where the labels of the segments are among others."""
         columns = labels.find(self.labels)
         if len(columns) == len(labels) and bool((columns == np.arange(len(columns))).all()):
-            return Columns(None, len(labels))
-        return Columns(columns.astype(np.int32), len(labels))
+            return SegmentColumns(None, len(labels))
+        return SegmentColumns(columns.astype(np.int32), len(labels))
 
     def winners(
         self,
@@ -126,7 +126,7 @@ class SegmentSet(Cached):
         weights: Floats,
         *,
         extras: list[Extra],
-        columns: Columns,
+        columns: SegmentColumns,
         divisor: Floats,
     ) -> Ints:
         """Return the column of the highest weighted sum over `divisor` of each context.
@@ -156,7 +156,9 @@ class SegmentSet(Cached):
         self._until_complete(ask)
         return out
 
-    def sums(self, ranks: Ints, weights: Floats, extras: list[Extra], columns: Columns) -> Floats:
+    def sums(
+        self, ranks: Ints, weights: Floats, extras: list[Extra], columns: SegmentColumns
+    ) -> Floats:
         """Return the weighted sums over sites of the counts, in the order of the sites: (m, L)."""
         table = self._compiled
         out = np.empty((len(ranks), columns.n))
@@ -183,7 +185,7 @@ class SegmentSet(Cached):
         return out
 
     def site_rows(
-        self, site: int, tuples: Ints, columns: Columns, extras: list[Extra] | None = None
+        self, site: int, tuples: Ints, columns: SegmentColumns, extras: list[Extra] | None = None
     ) -> SiteRows:
         """Return the rows of tuples of ranks, added up, columns ascending in each.
 
@@ -235,7 +237,7 @@ class SegmentSet(Cached):
         labels = self.labels.find(view.segment.labels)
         view.segment.prepare(table, number, view.own_ranks, labels.astype(np.int32))
 
-    def _add_in_numpy(self, site: int, tuples: Ints, columns: Columns) -> SiteRows:
+    def _add_in_numpy(self, site: int, tuples: Ints, columns: SegmentColumns) -> SiteRows:
         """Return what `site_rows` does: the definition that compiled code is tested against."""
         # the tuple, the label and the count of each entry, in the order of the segments
         none = np.empty(0, np.int64)
