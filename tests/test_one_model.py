@@ -1,4 +1,4 @@
-"""What differs between labels and numbers is asked of the model or of its task: nothing else tells the two apart."""
+"""Code asks a model or its task what differs between labels and numbers: nothing else tells the two apart."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 X = np.random.default_rng(0).integers(0, 9, (300, 4))
 Y = X[:, 0] % 3
-CONVERSIONS = ("token_array", "refuse_masked", "check_table", "filled")
+CONVERSIONS = ("token_array", "refuse_masked", "check_table", "fill_missing")
 
 
 def _calls(action: Callable[[], object]) -> Counter[str]:
@@ -52,7 +52,7 @@ def _calls(action: Callable[[], object]) -> Counter[str]:
 def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], object]) -> None:
     calls = _calls(action)
     labels = 1 if calls["_plain"] else 0  # labels that are no plain array are converted, too
-    assert calls["check_table"] == calls["filled"] == calls["label_array"] == calls["whole_multiplicity"] == 1
+    assert calls["check_table"] == calls["fill_missing"] == calls["label_array"] == calls["whole_multiplicity"] == 1
     assert calls["token_array"] == 1 + labels
 
 

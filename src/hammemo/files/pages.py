@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hammemo.files.segment_facts import SegmentFacts
 
 _FEWEST_TO_REQUEST: Final = 4
-"""Pages from which on the operating system is asked for them in one request."""
+"""Pages from which on one request asks the operating system for them."""
 
 _MANY_PAGES: Final = 64
 """Pages of one query that are requested even if they were read before: the operating system may

@@ -651,7 +651,7 @@ class TableSchema:
         self.say_all(doubts)
 
     def count_missing(self, missing: MissingTexts, batch: Batch, columns: Sequence[str]) -> None:
-        """Count the texts of some rows that are missing values, if there is somebody to tell."""
+        """Count the texts of some rows that are missing values, if `tell` is set."""
         if self.tell is None:
             return
         na = frozenset(self.na)

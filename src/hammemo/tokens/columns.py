@@ -54,7 +54,7 @@ class Columns(Cached):
         """Return n columns of names: what is known before values have shown more."""
         return cls((NAMES,) * n, names)
 
-    # These are asked for with every single row, and a table may have thousands of columns.
+    # Every single row needs these, and a table may have thousands of columns.
 
     @cached_property
     def n(self) -> int:

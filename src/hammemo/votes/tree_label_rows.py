@@ -244,10 +244,10 @@ def _read_counts(
 ) -> tuple[Ints, list[Ints]]:
     """Return the counts of all cells that a reader holds: those of trees, and of sites of names.
 
-    A reader is asked with contexts, and answers for all sites at once. So row r of the contexts
+    A reader takes contexts, and answers for all sites at once. So row r of the contexts
     lies in the r-th cell of every tree and level and of every column of names: as many contexts as
     the site with the most cells has are enough. A tuple of names shares its columns with other
-    sites, so each tuple is asked for on its own.
+    sites, so each tuple is read on its own.
 
     Parameters
     ----------

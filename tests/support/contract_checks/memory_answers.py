@@ -62,7 +62,7 @@ def a_reader_does_not_change(subject: Subject, batch: Batch, after: Batch) -> No
         memory = subject.learn(batch)
         twin = subject.learn(batch)
         readers = list(subject.readers(memory))
-        # a reader that is asked may keep what it computed: the answers of others come from a twin
+        # a reader may keep what it computed for a question: the answers of others come from a twin
         asked_readers = readers if is_asked_before else list(subject.readers(twin))
         expected = [_answer_all(reader, contexts, sites) for reader in asked_readers]
         shard = memory.empty_like()
