@@ -448,7 +448,10 @@ def _with_others(tokens: Array, column: Array, lacking: Bools) -> Array:
 def _present(column: Array, lacking: Bools) -> Iterator[tuple[int, Any]]:
     """Yield the place and the value of what lacks a number, but is not missing."""
     places = np.flatnonzero(lacking & ~np.isnan(column) if column.dtype.kind == "f" else lacking)
-    for i, value in zip(places.tolist(), array_values(column[places]), strict=True):
+    others = column[places]
+    if isinstance(others, PlacedCategories):  # of another order than the model's
+        others = others.as_values()
+    for i, value in zip(places.tolist(), array_values(others), strict=True):
         if not is_missing(value) and not (
             type(value) in (int, str) and value in (NO_TOKEN, MISSING)
         ):

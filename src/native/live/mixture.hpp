@@ -1,10 +1,10 @@
 // The leading labels of a mixture: a weighted sum of what the rows say that a context reads, and a
 // prior.
 //
-// The twin of `MixtureRanker` in votes/mixture/ranker.py: every number is made by the same operations
-// in the same order, so scores are equal to the bit. Only labels that some row holds are added up.
-// All others have nothing but their prior, which falls with the number of their examples: the row
-// of the labels is read from its top until enough of them are there.
+// The twin of `MixtureRanker` in votes/mixture/ranker.py: every number is made by the same
+// operations in the same order, so scores are equal to the bit. Only labels that some row holds are
+// added up. All others have nothing but their prior, which falls with the number of their examples:
+// the row of the labels is read from its top until enough of them are there.
 //
 // Rows of up to `most_whole` entries are read whole. Contexts that read longer ones are answered by
 // the threshold algorithm (mixture_threshold.hpp). How far a row is trusted depends on how many of
