@@ -116,10 +116,10 @@ def test_values_that_are_no_category() -> None:
 def test_a_category_of_a_frame_that_was_not_learned_is_named() -> None:
     y = ["odd" if i % 2 else "even" for i in range(40)]
     model = MemoryClassifier().fit(as_frame(np.arange(40) % 5, SIZES), y)
-    question = as_frame([0, 1], ["small", "gigantic"])
+    question = as_frame([1], ["small", "gigantic"])
     with pytest.warns(UserWarning, match="is queried with strings such as 'gigantic': they count as missing"):
         answers = model.predict(question)
-    assert answers.tolist() == model.predict(as_frame([1, -1], SIZES)).tolist()
+    assert answers.tolist() == model.predict(as_frame([-1], SIZES)).tolist()
 
 
 def test_another_order_is_refused_and_a_part_of_it_is_read() -> None:
