@@ -228,7 +228,7 @@ def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.filterwarnings("ignore:.*is a category with an order")  # what pd.cut makes
 def test_intervals_and_periods_are_names() -> None:
     values = np.arange(N) % 7 / 2
-    X = table(range=pd.cut(values, 3), month=pd.period_range("2020-01", periods=N, freq="M"))
+    X = table(range=pd.cut(values, 3).as_unordered(), month=pd.period_range("2020-01", periods=N, freq="M"))
     X.loc[3, "month"] = pd.NaT
     clf = MemoryClassifier().fit(X, LABELS)
     assert encode_letters(clf.state.columns.kinds) == "nsss"
@@ -281,3 +281,11 @@ def test_columns_of_one_name_are_refused() -> None:
     for act in (lambda X: MemoryClassifier().fit(X, LABELS), clf.predict):
         with pytest.raises(ValueError, match="X has two columns named 'x': rename one, or leave one out"):
             act(table().set_axis(["x", "x"], axis=1))
+
+
+def test_infinite_and_huge_decimals_are_the_largest_number() -> None:
+    values = [Decimal("Infinity"), Decimal("1E+999999"), Decimal("-Infinity"), *map(Decimal, range(N - 3))]
+    X = table(price=values)
+    finite = table(price=[np.inf, np.inf, -np.inf, *map(float, range(N - 3))])
+    model = MemoryClassifier().fit(X, LABELS)
+    assert np.array_equal(model.predict(X), MemoryClassifier().fit(finite, LABELS).predict(finite))

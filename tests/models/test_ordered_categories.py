@@ -60,6 +60,18 @@ def test_an_order_is_what_places_are_as_numbers(codes: list[int], seed: int, est
     assert model.digest() == estimator().fit(frame.iloc[rest], y[rest]).digest()
 
 
+def test_the_intervals_of_a_cut_have_an_order() -> None:
+    values = np.arange(40) % 9 / 2
+    X = pd.DataFrame({"range": pd.cut(values, 3), "x": np.arange(40) / 4})
+    y = np.where(values > 2, "high", "low")
+    model = MemoryClassifier().fit(X, y)
+    assert model.state.columns.order_of(0) == tuple(map(str, X["range"].cat.categories))
+    before = model.digest()
+    row = X.iloc[3].tolist()  # holds an interval
+    assert model.learn_one(row, y[3]).forget_one(row, y[3]).digest() == before
+    assert model.compile()(row) == model.predict(X[3:4])[0]
+
+
 def test_many_levels_are_told_apart_by_their_order() -> None:
     rng = np.random.default_rng(0)
     codes = rng.integers(0, len(MANY), 600)

@@ -169,3 +169,9 @@ def test_wrong_json_lines_are_named(line: bytes, message: str) -> None:
         list(stream_source("jsonl", "words").stream_pieces(io.BytesIO(line), "a pipe"))
     with pytest.raises(ValueError, match="no field 'z'"):
         list(stream_source("jsonl", "words", "z").stream_pieces(io.BytesIO(b'{"a": "x"}'), "a pipe"))
+
+
+def test_a_table_without_columns_lacks_the_one_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(ValueError, match="label"):
+        list(TableSchema("label").examples([str(tmp_path / "rows.jsonl")]))

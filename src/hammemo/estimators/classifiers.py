@@ -1,7 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
 It is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that every edit replaces by
-the next one. The edits are functions: `learn`, `refit`, `merge` and `streams`. Queries are in `answering`.
+the next one. The edits are functions of :mod:`hammemo.edits`, queries are in :mod:`hammemo.tasks.labels.answer`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.

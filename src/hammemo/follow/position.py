@@ -154,7 +154,7 @@ class Position:
 
     @classmethod
     def decode(cls, text: str) -> Position:
-        """Return what `encoded` wrote; the position of any other source is refused.
+        """Return what `encode` wrote; the position of any other source is refused.
 
         Examples
         --------

@@ -143,8 +143,10 @@ class Batch:
 
     def _refuse_other_delimiter(self) -> None:
         """Refuse a table whose only column looks like several, separated otherwise."""
+        if len(self.names) != 1:
+            return
         mark = re.search(r"[;|\t]", self.names[0])
-        if len(self.names) == 1 and mark is not None:
+        if mark is not None:
             raise ValueError(
                 f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} separates "
                 f"values, use delimiter={mark[0]!r}."
@@ -629,8 +631,11 @@ def moment_of(value: Any) -> float | int | None:
             value = value.replace(tzinfo=UTC)
         microseconds: int = (value - _EPOCH) // _MICROSECOND
         return microseconds
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value if is_number and not math.isnan(value) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    if isinstance(value, float) and math.isnan(value):  # a whole number may be too large for isnan
+        return None
+    return value
 
 
 def moments_of(batch: Batch, name: str, date_format: str | None = None) -> list[Any]:

@@ -414,7 +414,8 @@ def _token_of_large(value: Any, number: float, where: str) -> int | float:
 
     It is refused where its neighbor has the same float.
     """
-    if isinstance(value, (Decimal, Fraction)) and value == int(value):
+    # An infinite number has become the largest one, and a Decimal beyond it would fill memory.
+    if isinstance(value, (Decimal, Fraction)) and abs(number) < LARGEST and value == int(value):
         value = int(value)
     if not isinstance(value, (int, np.integer)):
         return float(number)
@@ -424,9 +425,8 @@ def _token_of_large(value: Any, number: float, where: str) -> int | float:
     if abs(number) < LARGEST and int(number) != whole:
         raise ValueError(
             f"{where} holds {whole}: whole numbers from 2^63 on have no exact form here, and "
-            "neighbors would become "
-            "one number. Use astype(str) if they are ids, or astype(float) if they are "
-            "measurements."
+            "neighbors would become one number. Use astype(str) if they are ids, or astype(float) "
+            "if they are measurements."
         )
     return float(number)
 

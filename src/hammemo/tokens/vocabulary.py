@@ -79,8 +79,7 @@ def as_token(value: Any) -> Token:
         raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
     raise TypeError(
         f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or "
-        "a number: convert "
-        "it, for example with str(), or leave it out."
+        "a number: convert it, for example with str(), or leave it out."
     )
 
 

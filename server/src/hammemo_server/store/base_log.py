@@ -210,7 +210,7 @@ class Log(LogEngine):
             self._append_journal(after, entries)
 
     def read(self, after: int, limit: int) -> list[bytes]:
-        """Return at most `most` bodies after a position; raise `Overtaken` if they are deleted."""
+        """Return at most `limit` bodies after a position; raise `Overtaken` if they are deleted."""
         statement = (
             f"select position, body from {EDITS} where model = %s and position > %s "
             "order by position limit %s"

@@ -23,7 +23,7 @@ and 3, at most the normal one: standard errors are not larger. The constants of 
 proven for normal codes.
 
 **Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of
-them, and a step is a power of two: the largest for which :math:`2^b` steps reach eight standard
+them, and a step is a power of two: the finest for which :math:`2^b` steps reach eight standard
 deviations. (A number beyond that is cut off: one in :math:`10^{15}`.) Sums of products of such
 numbers are whole numbers of steps too, so float64 adds them without any rounding, in any order and
 on any BLAS, as long as the absolute values sum to less than :math:`2^{53}` steps. The bits b are
@@ -489,7 +489,7 @@ class GaussianCodes(Cached):
 
 
 def step_exponent(sd: float, bits: int) -> int:
-    """Return e of the largest steps 2^e that fit eight standard deviations into 2^bits."""
+    """Return e of the finest step 2^e of which 2^bits reach eight standard deviations."""
     return math.ceil(math.log2(8 * sd)) - bits
 
 
@@ -588,9 +588,10 @@ class CodeCache:
 def site_codes(
     contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
 ) -> Iterator[tuple[Array, Ints]]:
-    """Yield for each site the projected codes of what it holds, and which each context has.
+    """Yield for each site the projected codes of its distinct values, and an index into them.
 
-    A context without a token at the site has -1.
+    The index says for each context which of the codes is its own; -1 for a context without a token
+    at the site.
 
     Shapes
     ------

@@ -131,7 +131,7 @@ def read_folder(folder: Path) -> Lines:
 
 
 def read_hub(base: str = HUB) -> Lines:
-    """Return the same from Parquet files of the Hugging Face hub, or where fsspec reaches."""
+    """Return the same from Parquet files of the Hugging Face hub, or of an address for fsspec."""
     hub = (
         "Without data= the text comes from the Hugging Face hub: pip install fsspec "
         "huggingface-hub pyarrow."
@@ -162,7 +162,10 @@ def line_tokens(texts: list[str]) -> list[list[str]]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All eligible positions: the 16 ids before each and the id there, in the vocabulary."""
+    """All eligible positions: the 16 ids before each, and the id there.
+
+    Tokens that the training part does not have get ids beyond its vocabulary.
+    """
 
     vocabulary: list[str]
     targets: Ints
