@@ -56,7 +56,7 @@ def test_an_engine_reads_the_clock_that_all_files_have(first: str, model: str, t
     frames = without_first(first)
     fitted: Any = fit_table(MODELS[model](), written(frames, tmp_path), label="y", machines=ONE)
     whole = pd.concat([frame.assign(when=frame["when"].dt.tz_convert(BERLIN)) for frame in frames])
-    assert fitted.state.columns.zones == {0: BERLIN}
+    assert fitted.state.columns.scales == {0: BERLIN}
     assert fitted.digest() == MODELS[model]().fit(whole[["when", "z"]], whole["y"]).digest()
 
 
@@ -98,4 +98,4 @@ def test_a_file_of_offsets_is_learned_in_utc_with_a_warning(tmp_path: Path) -> N
         CliRunner().invoke(app, ["fit", str(tmp_path / "t.csv"), *options])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert load(tmp_path / "model").state.columns.zones == {0: "UTC"}
+        assert load(tmp_path / "model").state.columns.scales == {0: "UTC"}

@@ -90,7 +90,7 @@ def test_moments_beyond_the_years_of_python_have_the_offset_of_the_last_one() ->
 def test_a_model_reads_the_clock_of_the_column_s_zone(form: str, model: str) -> None:
     fitted = fit(model, FORMS[form](zoned(BERLIN)))
     by_hand = fit(model, FORMS[form](zoned(None)))
-    assert fitted.state.columns.zones == {0: BERLIN}
+    assert fitted.state.columns.scales == {0: BERLIN}
     assert tokens_of(fitted) == tokens_of(by_hand)
     mine, other = fitted.digest(parts=True), by_hand.digest(parts=True)
     assert {part for part in mine if mine[part] != other[part]} == {"declared"}
@@ -174,16 +174,16 @@ def test_explanations_read_the_clock_of_the_column(model: str) -> None:
 def test_a_column_without_values_takes_the_zone_that_comes(model: str) -> None:
     X = zoned(BERLIN).assign(x=np.arange(N) / 7)
     fitted = MODELS[model](keep=True).fit(X.assign(when=pd.NaT), LABELS)
-    assert fitted.state.columns.zones == {}
+    assert fitted.state.columns.scales == {}
     fitted.partial_fit(X, LABELS)
     fitted.forget(X.assign(when=pd.NaT), LABELS)
     assert fitted.refit().digest() == MODELS[model](keep=True).fit(X, LABELS).digest()
     fitted.partial_fit(X.assign(when=pd.NaT), LABELS)
     fitted.forget(X, LABELS)
-    assert fitted.refit().state.columns.zones == {}
+    assert fitted.refit().state.columns.scales == {}
     naive = X.assign(when=zoned(None)["when"])
     fitted.partial_fit(naive, LABELS)
-    assert fitted.state.columns.zones == {}
+    assert fitted.state.columns.scales == {}
     assert encode_letters(fitted.state.columns.kinds) == "dn"
 
 
@@ -230,7 +230,7 @@ def test_models_of_two_zones_are_not_added(model: str) -> None:
         mine.merge(other)
     with pytest.raises(LayoutError, match=r"'when' holds times .* and without a zone there"):
         mine.merge(fit(model, zoned(None)))
-    assert (mine + fit(model, zoned(BERLIN))).state.columns.zones == {0: BERLIN}
+    assert (mine + fit(model, zoned(BERLIN))).state.columns.scales == {0: BERLIN}
 
 
 def test_a_layout_of_another_zone_is_refused() -> None:
@@ -255,7 +255,7 @@ def test_offsets_name_no_zone_and_are_read_in_utc_with_a_warning() -> None:
     for table in (X, X.astype(object)):
         with pytest.warns(UserWarning, match=r"Column 'when' holds times with an offset .*tz_convert"):
             fitted = fit("classifier", table)
-        assert fitted.state.columns.zones == {0: "UTC"}
+        assert fitted.state.columns.scales == {0: "UTC"}
         assert fitted.digest() == fit("classifier", zoned("UTC")).digest()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)

@@ -69,7 +69,7 @@ def undecided(settings: ReadingRules, columns: Columns) -> Columns:
     if columns.packed:
         return columns
     if settings.numeric is None:
-        return replace(columns, types=None, zones={})
+        return replace(columns, types=None, scales={})
     nothing = Evidence((_UNTYPED,) * columns.n, (_NO_VALUES,) * columns.n)
     return columns.with_types_of(nothing).with_kinds(nothing.decide_kinds(asked(settings, columns)))
 
@@ -105,7 +105,7 @@ def decided_by_rows(settings: ReadingRules, columns: Columns, store: ModelStore)
     """Decide kinds by the kept rows and the parameter; return the columns, and the rows as of these kinds."""
     if columns.types is None:
         return columns, store
-    shown = Evidence.of_rows(columns.types, rows_of(store).contexts, columns.zones)
+    shown = Evidence.of_rows(columns.types, rows_of(store).contexts, columns.scales)
     kinds = shown.decide_kinds(asked(settings, columns))
     columns = columns.with_types_of(shown)
     return (columns, store) if kinds == columns.kinds else with_kinds(settings, columns, store, kinds)
@@ -196,13 +196,13 @@ def waits_for(settings: ReadingRules, state: AnyState, row: Sequence[Any]) -> bo
 
 def evidence(state: AnyState) -> Evidence:
     """Return what the rows show; a model that keeps not all of them shows that there are values."""
-    types, zones = state.columns.types, state.columns.zones
+    types, scales = state.columns.types, state.columns.scales
     assert types is not None
     if state.rows is not None and state.rows.holds_all:
-        return Evidence.of_rows(types, state.rows.examples().contexts, zones)
+        return Evidence.of_rows(types, state.rows.examples().contexts, scales)
     if state.holds_nothing:
         return Evidence(types, (_NO_VALUES,) * len(types))
-    return Evidence(types, (ColumnContent.WHOLE,) * len(types), zones)
+    return Evidence(types, (ColumnContent.WHOLE,) * len(types), scales)
 
 
 def like_layout(
@@ -212,7 +212,7 @@ def like_layout(
     theirs, mine = layout.kinds, columns.kinds
     if columns.types is None or theirs == mine or len(theirs) != len(mine):
         return columns, examples
-    shown = Evidence.of_rows(columns.types, examples.contexts, columns.zones)
+    shown = Evidence.of_rows(columns.types, examples.contexts, columns.scales)
     as_names = tuple(  # with a layout, whole numbers are names where it has names
         new if content is ColumnContent.WHOLE and new is ColumnKind.NAMES else old
         for old, new, content in zip(mine, theirs, shown.contents, strict=True)
@@ -245,7 +245,7 @@ def may_become(before: ColumnKinds, after: ColumnKinds, rows: Evidence) -> bool:
 
 
 def _may_change(shown: Evidence, before: Columns, kinds: ColumnKinds) -> bool:
-    """Return whether a table may change types, zones or kinds; most do not, and the rows need not be looked at.
+    """Return whether a table may change types, scales or kinds; most do not, and the rows need not be looked at.
 
     `kinds` are those that the table alone shows.
     """
@@ -253,7 +253,7 @@ def _may_change(shown: Evidence, before: Columns, kinds: ColumnKinds) -> bool:
     for j, content in enumerate(shown.contents):
         if content is _NO_VALUES:
             continue
-        if shown.types[j] is not types[j] or _is_other_zone(before.zones.get(j), shown.zones.get(j)):
+        if shown.types[j] is not types[j] or _is_other_scale(before.scales.get(j), shown.scales.get(j)):
             return True
         kind = before.kinds[j]
         if not kind.has_scale and kinds[j] not in (kind, ColumnKind.NAMES):
@@ -274,15 +274,15 @@ def check_names(mine: Columns, theirs: Columns) -> None:
     )
 
 
-def _is_other_zone(before: str | Order | None, shown: str | Order | None) -> bool:
+def _is_other_scale(before: str | Order | None, shown: str | Order | None) -> bool:
     """Return whether times cannot be read by the clock of a column; those in UTC become times of its zone."""
     return shown != before and not (before is not None and shown == UTC_NAME)
 
 
-def check_zones(columns: Columns, mine: Evidence, theirs: Evidence) -> None:
+def check_scales(columns: Columns, mine: Evidence, theirs: Evidence) -> None:
     """Refuse a model whose times were read by the clock of another zone; columns without values have none."""
     for j, contents in enumerate(zip(mine.contents, theirs.contents, strict=True)):
-        here, there = mine.zones.get(j), theirs.zones.get(j)
+        here, there = mine.scales.get(j), theirs.scales.get(j)
         if here == there or _NO_VALUES in contents:
             continue
         if isinstance(here, tuple) and isinstance(there, tuple):
@@ -305,9 +305,9 @@ def check_kinds(mine: Columns, theirs: Columns) -> None:
     if not mine.has_ordered and not theirs.has_ordered:
         has_same_kinds = True  # of their number, the layouts tell
     if has_same_kinds and mine.packed == theirs.packed:
-        if mine.zones != theirs.zones and mine.types is not None and theirs.types is not None:
+        if mine.scales != theirs.scales and mine.types is not None and theirs.types is not None:
             every = (ColumnContent.WHOLE,) * mine.n
-            check_zones(mine, Evidence(mine.types, every, mine.zones), Evidence(theirs.types, every, theirs.zones))
+            check_scales(mine, Evidence(mine.types, every, mine.scales), Evidence(theirs.types, every, theirs.scales))
         return
     if mine.n != theirs.n:
         raise LayoutError(f"The tables have {mine.n} columns here and {theirs.n} there.")

@@ -50,7 +50,7 @@ def part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[str, str
     described = {
         "parameters": [parameters, state.seed],
         "layout": parts.layout,
-        "declared": [*parts.declared, kinds, types, *_described_zones(columns)],
+        "declared": [*parts.declared, kinds, types, *_describe_scales(columns)],
         "vote settings": parts.vote,
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
     }
@@ -66,9 +66,9 @@ def canonical_bounds(bounds: Any) -> list[float | None] | None:
     return None if canonical is None else list(canonical)
 
 
-def _described_zones(columns: Columns) -> list[Any]:
-    """Return the zones of columns of times; nothing where there are none, as in digests before there were zones."""
-    return [sorted(columns.zones.items())] if columns.zones else []
+def _describe_scales(columns: Columns) -> list[Any]:
+    """Return the scales of columns; nothing where there are none, as in digests before there were scales."""
+    return [sorted(columns.scales.items())] if columns.scales else []
 
 
 def names_of(state: AnyState) -> list[str] | None:

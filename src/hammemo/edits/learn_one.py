@@ -95,6 +95,6 @@ def read_row(
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]
-    table = tokens_of(listed, kinds, settings.missing, columns.list_names(), learning=learning, zones=columns.zones)
+    table = tokens_of(listed, kinds, settings.missing, columns.list_names(), learning=learning, scales=columns.scales)
     row: list[Any] = table[0].tolist()
     return [as_token(token) for token in row]

@@ -9,7 +9,7 @@ from hammemo.edits.column_changes import (
     asked,
     can_decide,
     check_kinds,
-    check_zones,
+    check_scales,
     evidence,
     kinds_of_both,
     may_become,
@@ -144,10 +144,10 @@ def _with_same_kinds(
     if mine.types is None or theirs.types is None or mine.n != theirs.n:
         check_kinds(mine, theirs)
         return state, other
-    if mine.kinds == theirs.kinds and mine.types == theirs.types and mine.zones == theirs.zones:
+    if mine.kinds == theirs.kinds and mine.types == theirs.types and mine.scales == theirs.scales:
         return state, other
     my_rows, their_rows = evidence(state), evidence(other)
-    check_zones(mine, my_rows, their_rows)
+    check_scales(mine, my_rows, their_rows)
     together = my_rows.plus(their_rows)
     after = kinds_of_both(mine.kinds, theirs.kinds, together, asked(settings, mine))
     can_be = (mine.kinds == after or can_decide(state)) and (theirs.kinds == after or can_decide(other))

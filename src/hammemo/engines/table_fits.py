@@ -120,7 +120,7 @@ def _read_examples(
             schema.missing,
             schema.columns,
             learning=True,
-            zones=schema.zones,
+            scales=schema.zones,
         )
     else:
         tokens = side_by_side(rows.columns)
@@ -730,7 +730,7 @@ class _LabelTableFit(_TableFit[ModelSettings]):
             label_dtype=np.dtype(findings.dtype),
             store=findings.kept,
             seed=self.seed,
-            zones=schema.zones,
+            scales=schema.zones,
         )
         return learn_table(
             self.settings,
@@ -805,7 +805,7 @@ class _NumberTableFit(_TableFit[NumberSettings]):
             object_array(schema.known_columns),
             types=findings.types(kinds),
             token_types=findings.token_types,
-            zones=schema.zones,
+            scales=schema.zones,
         )
         return fit_table_of_numbers(
             self.settings, columns, findings.kept.kept_rows, self.seed, count_all=count

@@ -745,7 +745,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
             cutting=state.cutting,
             cells=layout.cells,
             names=state.columns.names,
-            zones=state.columns.zones,
+            scales=state.columns.scales,
         )
 
     def contexts(self, X: Any) -> Contexts:

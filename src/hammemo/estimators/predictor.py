@@ -147,7 +147,7 @@ class Predictor(ReadsQuestions, Answering):
             self.cells,
             names=self.form.columns.names,
             known_classes=self.classes_,
-            zones=self.form.columns.zones,
+            scales=self.form.columns.scales,
         )
 
     def _contexts(self, X: Any) -> Contexts:

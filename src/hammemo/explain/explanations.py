@@ -35,7 +35,7 @@ from hammemo.features.cells import Cells, TreeCells
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.column_values import array_values
 from hammemo.tokens.missing import MISSING, is_missing
-from hammemo.tokens.zones import NO_ZONES
+from hammemo.tokens.scales import NO_SCALES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Floats
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.scales import Scales
     from hammemo.tokens.vocabulary import Token
-    from hammemo.tokens.zones import Zones
 
 Precision: TypeAlias = Literal["exact", "bounds", "standard errors", "unknown"]
 
@@ -505,7 +505,7 @@ def with_truth_values(explanation: Explanation, values: Sequence[Any]) -> Explan
 
 
 def divide_by_columns(
-    explanation: Explanation, cells: Cells, row: Contexts, scales: Zones = NO_ZONES
+    explanation: Explanation, cells: Cells, row: Contexts, scales: Scales = NO_SCALES
 ) -> Explanation:
     """Return the explanation of a row with numbers by the columns of its table.
 

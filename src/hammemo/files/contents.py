@@ -262,7 +262,7 @@ def _describe_types(state: AnyState) -> str | None:
 def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
     """Return the zones of columns of times as a file says them: the columns of each zone."""
     columns_of_zone: dict[str, list[int]] = {}
-    for place, zone in sorted(columns.zones.items()):
+    for place, zone in sorted(columns.scales.items()):
         if isinstance(zone, str):
             columns_of_zone.setdefault(zone, []).append(place)
     return columns_of_zone or None
@@ -270,7 +270,7 @@ def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
 
 def _list_orders(columns: Columns) -> list[list[Any]] | None:
     """Return each column of ordered categories with its order, as a file has them."""
-    scales = sorted(columns.zones.items())
+    scales = sorted(columns.scales.items())
     return [[place, list(order)] for place, order in scales if isinstance(order, tuple)] or None
 
 
@@ -619,7 +619,7 @@ def _restore_columns(about: Mapping[str, Any], kinds: ColumnKinds, *, packed: bo
         names=descriptions.parse_feature_names(about, n),
         types=types,
         token_types=_read_token_types(kinds),
-        zones={
+        scales={
             **descriptions.parse_zones(about, are_dates),
             **descriptions.parse_orders(about, kinds),
         },
@@ -738,7 +738,7 @@ def _restore_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -
         kinds,
         names=names,
         token_types=_read_token_types(kinds),
-        zones={
+        scales={
             **descriptions.parse_zones(about, [kind is DATES for kind in kinds]),
             **descriptions.parse_orders(about, kinds),
         },

@@ -27,14 +27,14 @@ from hammemo.tokens.column_values import LARGEST, array_values, is_number, numbe
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.orders import NO_ORDERS, check_order
+from hammemo.tokens.scales import NO_SCALES
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
-from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.tokens.column_kinds import ColumnContents, ColumnKinds, ColumnTypes
     from hammemo.tokens.orders import Order
-    from hammemo.tokens.zones import Zones
+    from hammemo.tokens.scales import Scale, Scales
 
 
 _TYPES: Final = tuple(ColumnType)
@@ -63,7 +63,7 @@ class Evidence:
 
     types: ColumnTypes
     contents: ColumnContents
-    zones: Zones = field(default_factory=dict)
+    scales: Scales = field(default_factory=dict)
     """Of the columns whose dates have a zone, or whose categories have an order."""
 
     @classmethod
@@ -88,7 +88,7 @@ class Evidence:
         """
         types: list[ColumnType] = []
         contents: list[ColumnContent] = []
-        zones: dict[int, str | Order] = {}
+        scales: dict[int, Scale] = {}
         for j, column in enumerate(columns):
             column_type, content = _look_at_column(column, has_types=has_types)
             order = declared.get(j, getattr(column, "order", None))
@@ -96,40 +96,42 @@ class Evidence:
                 column_type = ColumnType.ORDERED
                 if content is not ColumnContent.NOTHING:
                     content = ColumnContent.WHOLE  # places in the order
-                zones[j] = order
+                scales[j] = order
             elif column_type is ColumnType.DATES:
                 zone = zone_of_column(column)
                 if zone is not None:
-                    zones[j] = zone
+                    scales[j] = zone
             elif j in categories:
                 column_type = ColumnType.CATEGORIES
             types.append(column_type)
             contents.append(content)
-        return cls._from_columns(types, contents, zones)
+        return cls._from_columns(types, contents, scales)
 
     @classmethod
-    def of_rows(cls, types: ColumnTypes, contexts: Contexts, zones: Zones = NO_ZONES) -> Evidence:
-        """Return what rows of tokens show that came with these types, in these zones."""
+    def of_rows(
+        cls, types: ColumnTypes, contexts: Contexts, scales: Scales = NO_SCALES
+    ) -> Evidence:
+        """Return what rows of tokens show that came with these types, on these scales."""
         tokens = contexts.vocabulary
         levels = np.zeros(len(tokens) + 1, np.int64)  # rank -1, no token, reads the last entry
         fractional = (tokens.floats != np.floor(tokens.floats)) | (np.abs(tokens.floats) >= LARGEST)
         strings = np.where(tokens.strings == MISSING, 0, 3)
         levels[:-1] = np.concatenate([np.ones(len(tokens.ints), np.int64), 1 + fractional, strings])
         highest = levels[contexts.ranks].max(axis=0, initial=0)
-        return cls._from_columns(types, [_CONTENTS[level] for level in highest.tolist()], zones)
+        return cls._from_columns(types, [_CONTENTS[level] for level in highest.tolist()], scales)
 
     @classmethod
     def _from_columns(
-        cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], zones: Zones
+        cls, types: Sequence[ColumnType], contents: Sequence[ColumnContent], scales: Scales
     ) -> Evidence:
-        """Return evidence where a column without values has no type and no zone of its own."""
+        """Return evidence where a column without values has no type and no scale of its own."""
         pairs = zip(types, contents, strict=True)
         types_of_values = tuple(
             ColumnType.UNTYPED if content is _NOTHING else column_type
             for column_type, content in pairs
         )
-        zones_of_values = {j: zone for j, zone in zones.items() if contents[j] is not _NOTHING}
-        return cls(types_of_values, tuple(contents), zones_of_values)
+        scales_of_values = {j: scale for j, scale in scales.items() if contents[j] is not _NOTHING}
+        return cls(types_of_values, tuple(contents), scales_of_values)
 
     def plus(self, other: Evidence) -> Evidence:
         """Return what both show."""
@@ -143,10 +145,10 @@ class Evidence:
         )
         pairs = zip(self.contents, other.contents, strict=True)
         contents = tuple(max(pair, key=_CONTENTS.index) for pair in pairs)
-        # The first values of a column decide its zone.
-        zones = {j: zone for j, zone in other.zones.items() if self.contents[j] is _NOTHING}
-        zones.update(self.zones)
-        return Evidence(types, contents, zones)
+        # The first values of a column decide its scale.
+        scales = {j: scale for j, scale in other.scales.items() if self.contents[j] is _NOTHING}
+        scales.update(self.scales)
+        return Evidence(types, contents, scales)
 
     def decide_kinds(self, numbers: Asked) -> ColumnKinds:
         """Return the kind of each column; `numbers` are those that the user lists."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array, Bools, Floats
     from hammemo.tokens.column_kinds import ColumnKind, ColumnKinds
-    from hammemo.tokens.zones import Zones
+    from hammemo.tokens.scales import Scales
 
 
 LARGEST: Final = float(np.finfo(np.float64).max)
@@ -246,13 +246,13 @@ def tokens_of(
     names: Sequence[Any] | None,
     *,
     learning: bool,
-    zones: Zones | None = None,
+    scales: Scales | None = None,
 ) -> Array:
     """Return the tokens of a table: floats where all columns are numbers, else objects.
 
     A value that is no number in a column of numbers is refused in what is learnt, and missing in a
-    question. `zones` are those of the columns that hold times with a zone; by default each column
-    of dates has the zone that it came in.
+    question. `scales` are those of the columns that have one; by default each column of dates has
+    the zone that it came in.
     """
     plain = {} if learning or missing == "refuse" else _few_numbers(columns, kinds)
     if plain and len(plain) == len(columns):
@@ -268,10 +268,10 @@ def tokens_of(
             found.append(fill_missing(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
-        scale = None if zones is None else zones.get(j)
+        scale = None if scales is None else scales.get(j)
         if kind is DATES:
             times = read_times(column, where)
-            zone = choose_zone(times.zones) if zones is None else scale
+            zone = choose_zone(times.zones) if scales is None else scale
             assert not isinstance(zone, tuple)
             values = read_clock(times, zone, where, learning=learning)
         elif kind is ORDERED_CATEGORIES:
@@ -608,13 +608,13 @@ def _has_offsets(column: Array) -> bool:
     return any(map(is_offset, _clocks(column)))
 
 
-def warn_of_offsets(columns: list[Array], zones: Zones, names: Sequence[Any] | None) -> None:
+def warn_of_offsets(columns: list[Array], scales: Scales, names: Sequence[Any] | None) -> None:
     """Warn of the first column that is read in UTC because its times came with offsets.
 
     An offset names no zone.
     """
-    for j, zone in zones.items():
-        if zone != UTC_NAME:
+    for j, scale in scales.items():
+        if scale != UTC_NAME:
             continue
         if _has_offsets(columns[j]):
             where = f"Column {names[j]!r}" if names is not None else f"Column {j}"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.column_evidence import Evidence
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
     from hammemo.tokens.orders import Order
+    from hammemo.tokens.scales import Scales
     from hammemo.tokens.token_types import TokenTypes
-    from hammemo.tokens.zones import Zones
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Columns(Cached):
     token_types : TokenTypes, optional
         Whether columns of names held numbers or strings; None where that is not known, as after
         `load`.
-    zones : mapping of int to str or tuple
+    scales : mapping of int to str or tuple
         The orders of columns of ordered categories (:mod:`hammemo.tokens.orders`), and the
         zones of the columns of dates that have one (:mod:`hammemo.tokens.zones`), by their
         places.
@@ -46,7 +46,7 @@ class Columns(Cached):
     names: Array | None = None
     types: ColumnTypes | None = None
     token_types: TokenTypes | None = None
-    zones: Zones = field(default_factory=dict)
+    scales: Scales = field(default_factory=dict)
     packed: bool = False
 
     @classmethod
@@ -78,12 +78,12 @@ class Columns(Cached):
 
     def zone_of(self, place: int) -> str | None:
         """Return the zone of a column of dates; None where its times have none."""
-        zone = self.zones.get(place)
+        zone = self.scales.get(place)
         return zone if isinstance(zone, str) else None
 
     def order_of(self, place: int) -> Order:
         """Return the categories of a column from low to high; none where it has no order."""
-        order = self.zones.get(place)
+        order = self.scales.get(place)
         return order if isinstance(order, tuple) else ()
 
     def list_names(self) -> list[Any] | None:
@@ -99,8 +99,8 @@ class Columns(Cached):
         return replace(self, kinds=kinds)
 
     def with_types_of(self, other: Columns | Evidence) -> Columns:
-        """Return columns whose values came as those of others did: in the same types and zones."""
-        return replace(self, types=other.types, zones=other.zones)
+        """Return columns whose values came as those of others did: in the same types and scales."""
+        return replace(self, types=other.types, scales=other.scales)
 
     def as_packed(self) -> Columns:
         """Return columns of numbers whose rows are one token each.

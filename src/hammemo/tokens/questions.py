@@ -83,7 +83,7 @@ class QuestionForm:
         if not self.columns.has_ordered:
             return contexts_of_length(rows, self.columns.n, self.missing)
         return contexts_with_numbers(
-            rows, kinds, self.missing, packed=self.columns.packed, zones=self.columns.zones
+            rows, kinds, self.missing, packed=self.columns.packed, scales=self.columns.scales
         )
 
 

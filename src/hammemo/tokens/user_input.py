@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Ints
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.orders import Order
-    from hammemo.tokens.zones import Zones
+    from hammemo.tokens.scales import Scales
 
 
 class ReadingRules(Protocol):
@@ -226,9 +226,9 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
 
 
 def contexts_with_numbers(
-    X: Any, kinds: ColumnKinds, missing: str, *, packed: bool = False, zones: Zones | None = None
+    X: Any, kinds: ColumnKinds, missing: str, *, packed: bool = False, scales: Scales | None = None
 ) -> Contexts:
-    """Return the contexts of a question, given only the kinds and zones of the columns."""
+    """Return the contexts of a question, given only the kinds and scales of the columns."""
     if packed:
         n = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0]) if len(X) else 0
         if n != len(kinds):
@@ -240,7 +240,7 @@ def contexts_with_numbers(
     if columns is None or len(columns) != len(kinds):
         n = 0 if columns is None else len(columns)
         raise ValueError(f"The model was fitted on tables of {len(kinds)} columns; X has {n}.")
-    return Contexts(tokens_of(columns, kinds, missing, None, learning=False, zones=zones))
+    return Contexts(tokens_of(columns, kinds, missing, None, learning=False, scales=scales))
 
 
 def _table(
@@ -291,7 +291,12 @@ def _table(
     if known is None and rules.kernel_is_automatic and _all_are_numbers(found):
         return found.as_packed(), pack_table(X, rules.missing, found.list_names())
     tokens = tokens_of(
-        listed, found.kinds, rules.missing, found.list_names(), learning=learning, zones=found.zones
+        listed,
+        found.kinds,
+        rules.missing,
+        found.list_names(),
+        learning=learning,
+        scales=found.scales,
     )
     return found, tokens
 
@@ -356,7 +361,7 @@ def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> C
         has_warned = warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
         if rules.kernel_is_automatic and not warn_of_texts(listed, kinds, names) and not has_warned:
             warn_of_strings(listed, kinds, names)
-    warn_of_offsets(listed, evidence.zones, names)
+    warn_of_offsets(listed, evidence.scales, names)
     return Columns(kinds).with_types_of(evidence)
 
 

@@ -21,25 +21,17 @@ apart, are one value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hammemo._arrays.types import Array, Bools, Floats
-    from hammemo.tokens.orders import Order
 
-Zones: TypeAlias = Mapping[int, "str | Order"]
-"""What reading a column takes beside its kind, by the place of the column.
-
-It is the name of the zone of times that have one, or the order of categories.
-"""
-
-NO_ZONES: Final[Zones] = MappingProxyType({})
 UTC_NAME: Final = "UTC"
 _NAMES_OF_UTC: Final = frozenset(
     {

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Bools, Floats
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.orders import Order
-    from hammemo.tokens.zones import Zones
+    from hammemo.tokens.scales import Scales
 
 _MOST_TUPLES = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
@@ -92,10 +92,10 @@ class Cells:
         """The column of the table that each column of `kinds` is; None for a linear score of a wide table."""
         return list(range(len(self.kinds))) if self.narrowing is None else self.narrowing.places
 
-    def read(self, X: Any, missing: str, zones: Zones | None = None) -> Contexts:
-        """Return the contexts of a question to a model of which only the cells and the zones of times are known."""
+    def read(self, X: Any, missing: str, scales: Scales | None = None) -> Contexts:
+        """Return the contexts of a question to a model of which only the cells and the scales are known."""
         packed = self.narrowing is not None and self.narrowing.packed
-        return contexts_with_numbers(X, self.table_kinds, missing, packed=packed, zones=zones)
+        return contexts_with_numbers(X, self.table_kinds, missing, packed=packed, scales=scales)
 
     def ask(self, contexts: Contexts) -> Contexts:
         """Return the rows of a question as cells are made of them: narrow rows of a wide table."""
@@ -181,7 +181,7 @@ class Cells:
         """Return the sites that an automatic kernel compares."""
         return [(j,) for j in range(len(self.kinds))]
 
-    def order_of(self, j: int, scales: Zones) -> Order:
+    def order_of(self, j: int, scales: Scales) -> Order:
         """Return the categories of a column, from low to high; none where it has no order."""
         place = self.places[j]
         order = None if place is None else scales.get(place)

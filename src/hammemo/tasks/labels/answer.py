@@ -24,8 +24,8 @@ from hammemo.tasks.labels.names import VOTES
 from hammemo.tasks.labels.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.row_slices import row_slices
+from hammemo.tokens.scales import NO_SCALES
 from hammemo.tokens.user_input import contexts_of_length
-from hammemo.tokens.zones import NO_ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hammemo.features.cells import Cells
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
-    from hammemo.tokens.zones import Zones
+    from hammemo.tokens.scales import Scales
     from hammemo.votes import Vote
 
 
@@ -61,8 +61,9 @@ class ModelView(NamedTuple):
         How rows with numbers become contexts; None for names.
     names : ndarray, optional
         The names of the columns.
-    zones : mapping of int to str, optional
-        The zones of columns of times; by default each question is read by its own clock.
+    scales : mapping of int to str or tuple, optional
+        The scales of columns, as in :class:`~hammemo.tokens.columns.Columns`; by default times are
+        read by the clock of the question.
     known_classes : ndarray, optional
         The labels in sorted order, where they were made before.
     """
@@ -74,7 +75,7 @@ class ModelView(NamedTuple):
     cutting: Cutting | None = None
     cells: Cells | None = None
     names: Array | None = None
-    zones: Zones | None = None
+    scales: Scales | None = None
     known_classes: Array | None = None
 
     def classes(self) -> Array:
@@ -93,7 +94,7 @@ class ModelView(NamedTuple):
         """Return the contexts of rows that have no names of columns."""
         if self.cells is None:
             return contexts_of_length(X, self.scorer.sites.h, self.missing)
-        return self.cells.read(X, self.missing, self.zones)
+        return self.cells.read(X, self.missing, self.scales)
 
     def list_seen(self, X: Any, contexts: Contexts) -> list[Ints]:
         """Return the labels that each query holds as tokens, as columns of scores.
@@ -315,7 +316,7 @@ class Answering(ABC):
         explanation = view.scorer.explanation(context, view.classes(), k)
         if view.cells is not None:
             explanation = divide_by_columns(
-                explanation, view.cells, context, scales=view.zones or NO_ZONES
+                explanation, view.cells, context, scales=view.scales or NO_SCALES
             )
         names = None if view.names is None else view.names.tolist()
         if view.cells is not None and view.cells.narrowing is not None:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
+    from hammemo.tokens.scales import Scales
     from hammemo.tokens.token_types import TokenTypes
-    from hammemo.tokens.zones import Zones
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +53,8 @@ class TableFacts:
     store : ModelStore or None
         What is stored of the rows; None where nothing is.
     seed : int
-    zones : mapping of int to str
-        The zones of the columns of times.
+    scales : mapping of int to str or tuple
+        The scales of the columns.
     """
 
     names: tuple[str, ...]
@@ -65,12 +65,12 @@ class TableFacts:
     label_dtype: np.dtype[Any]
     store: ModelStore | None
     seed: int
-    zones: Zones
+    scales: Scales
 
     def columns(self) -> Columns:
         """Return the columns of the table."""
         names = object_array(self.names)
-        return Columns(self.kinds, names, self.types, self.token_types, zones=self.zones)
+        return Columns(self.kinds, names, self.types, self.token_types, scales=self.scales)
 
     def choice_rows(self) -> Examples:
         """Return the rows to choose by.
