@@ -77,6 +77,8 @@ def note_forgotten(
     if witness is not None and examples is not None:
         witness = witness.plus_examples(examples)
     is_stale = state.stale or state.task.weighing.depends_on_rows(settings, state)
+    if witness is state.witness and is_stale == state.stale:
+        return state  # there is nothing to note, and a copy takes a microsecond
     return state.with_changes(witness=witness, stale=is_stale)
 
 

@@ -64,11 +64,10 @@ def forget_one(
     except NotStoredError as error:
         raise name_lacking(error, state.rows, Examples.of([context], [target])) from None
     after = state.with_changes(memory=memory, store=store)
+    examples = None
     if state.witness is not None:
-        return note_forgotten(settings, after, Examples.of([context], [target]))
-    if state.stale:
-        return after  # it is noted already, and to note it again takes a microsecond
-    return note_forgotten(settings, after, None)
+        examples = Examples.of([context], [target])
+    return note_forgotten(settings, after, examples)
 
 
 def read_row(

@@ -63,11 +63,13 @@ class Numbers:
 
     def __init__(self, first: Vocabulary) -> None:
         self.first = first
+        # edits of single rows ask several times, and a vocabulary adds up three lengths
+        self._n_first = len(first)
         self._late: dict[Token, int] = {}
         self._late_tokens: list[Token] = []
 
     def __len__(self) -> int:
-        return len(self.first) + len(self._late_tokens)
+        return self._n_first + len(self._late_tokens)
 
     @cached_property
     def _ranks(self) -> _Ranks:
@@ -76,7 +78,7 @@ class Numbers:
     @property
     def get(self) -> Callable[[Any], int]:
         """From a token to its number, -1 for none or for no token; it refuses other values."""
-        return self._search if len(self.first) > _MAX_DICT_TOKENS else self._ranks.__getitem__
+        return self._search if self._n_first > _MAX_DICT_TOKENS else self._ranks.__getitem__
 
     def _search(self, token: Any) -> int:
         number = self._late.get(token, -1)
