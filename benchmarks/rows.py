@@ -1,14 +1,14 @@
 """Is a model a function of the rows it holds? Random histories, each against a new fit.
 
-    python benchmarks/rows.py [--histories 1000] [--first 0] [--json]
+    python benchmarks/rows.py [--histories 1000] [--first 0] [--kind KIND] [--json]
 
 A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge`
 of models that chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of
 columns, labels, weights, missing values, memories, votes, kernels and seeds; some tables hold rows
 that were made to have equal hashes. A third of the tables leave it to the rows which columns are
 numbers, in arrays, in data frames or in tables of Arrow: batches may hold missing values or whole
-numbers only where others hold fractions or dates. Some dates have a zone, some categories an order,
-and some columns of Arrow are dictionaries with nulls. At the end `refit()` is called, and the file
+numbers only where others hold fractions or dates. Some dates have a zone, some categories an order
+(of a frame, or declared by ``ordered=``), and some columns of Arrow are dictionaries with nulls. At the end `refit()` is called, and the file
 of the model is compared with that of a model that `fit` makes of the rows that are left, in another
 order. What is declared (the type of the labels) is the same for both.
 
@@ -16,12 +16,14 @@ Some histories are of models of numbers, in every form of table that those of la
 
 Some histories are of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and
 `fit_stream` of the documents that are left. Some are of documents in cases, which come in several
-batches and are forgotten by their events or ids. Four of ten go through engines, the command line
-or a server (``rows_elsewhere.py``).
+batches and are forgotten by their events or ids. Some go through engines, the command line or a
+server (``rows_elsewhere.py``), and some are of tables that have a column of ordered categories, in
+every form that can hold one (``rows_ordered.py``).
 
 Printed are how many histories there were of each kind and way, how many files differ and in which
 parts of the digest, and exceptions. A history is decided by its number: ``--histories 1 --first
-NUMBER`` runs it again. The exit code is 1 if one of them fails.
+NUMBER`` runs it again. ``--kind "ordered categories"`` leaves out the numbers of histories of other
+kinds. The exit code is 1 if one of them fails.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import tempfile
 import warnings
 from collections import Counter
 from datetime import datetime
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -38,6 +41,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo._progress import progress_bar
@@ -87,6 +91,9 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 _BERLIN = ZoneInfo("Europe/Berlin")
 
+SIZES = ["S", "M", "L"]
+"""Ordered categories, from low to high."""
+
 _VALUES: dict[str, list[Any]] = {
     "integers": [-2, -1, 0, 1, 2],
     "strings": ["a", "b", "ü", "", "1"],
@@ -102,12 +109,12 @@ _VALUES: dict[str, list[Any]] = {
         *(datetime(2026, 3, 26 + day, 3 * day, tzinfo=_BERLIN) for day in range(6)),
     ],
     "coded": [None, "a", "b", "ü"],
-    "ordered": [None, "S", "M", "L"],
+    "ordered": [None, *SIZES],
 }
 """Values of each kind of column.
 
-The clock changes between some of the aware dates. Coded columns are dictionaries of Arrow, ordered
-ones categories of pandas.
+The clock changes between some of the aware dates. Coded columns are dictionaries of Arrow. Ordered
+ones are categories of pandas or Arrow, or strings whose order is declared by ``ordered=``.
 """
 
 _NUMBERS = ("integers", "floats", "measures", "large")
@@ -117,7 +124,17 @@ _TIMES = ("dates", "aware")
 
 _IN_FRAMES: dict[str, tuple[str, ...]] = {
     "pandas": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "ordered"),
-    "Arrow": ("integers", "strings", "floats", "truth", "measures", "dates", "aware", "coded"),
+    "Arrow": (
+        "integers",
+        "strings",
+        "floats",
+        "truth",
+        "measures",
+        "dates",
+        "aware",
+        "coded",
+        "ordered",
+    ),
 }
 """The kinds that have one type in a data frame, or in a table of Arrow."""
 
@@ -149,8 +166,8 @@ _TARGETS: dict[str, list[Any]] = {
 COLUMNS: dict[str, Any] = {"case": "user", "item": "item", "time": "time"}
 """The columns of a table of events."""
 
-Held = list[tuple[list[Any], Any]]
-"""The rows that a model holds, each with its label."""
+LabelledRows = list[tuple[list[Any], Any]]
+"""Rows, each with its label."""
 
 
 def rows_of_equal_hash(seed: int) -> list[list[int]]:
@@ -184,6 +201,8 @@ class History:
     estimator: Any = MemoryClassifier
     kinds: Sequence[str] = ()
     configurations = CONFIGURATIONS
+    fewest_rows = 0
+    """How many rows `forget` and `forget_one` leave at least."""
     steps: tuple[str, ...] = (
         "fit",
         "partial_fit",
@@ -205,9 +224,9 @@ class History:
         self.name = names[int(self.rng.integers(len(names)))]
         self.params = self.configurations[self.name]
         self.draw_kinds()
-        self.held: Held = []
+        self.held: LabelledRows = []
         self.steps_done: list[str] = []
-        self.merged: list[tuple[Any, Held]] = []
+        self.merged: list[tuple[Any, LabelledRows]] = []
         self.model: Any = self.estimator(**self.params)
 
     def draw_kinds(self) -> None:
@@ -236,6 +255,10 @@ class History:
         numbers = [j for j, kind in enumerate(self.kinds) if kind in _NUMBERS]
         numeric = numbers if self.numeric == "asked" else self.numeric
         self.params = {**self.params, "numeric": numeric}
+        if not self.as_frame and self.rng.random() < 0.5:
+            # arrays have no order: without this, these columns are names
+            orders = {j: SIZES for j, kind in enumerate(self.kinds) if kind == "ordered"}
+            self.params["ordered"] = orders or None
 
     def run(self) -> list[str]:
         """Take all steps; return in what the model differs from a new one, as `compare` does."""
@@ -249,13 +272,13 @@ class History:
                 getattr(self, step)()
         return self.differences()
 
-    def draw_rows(self) -> Held:
+    def draw_rows(self) -> LabelledRows:
         """Draw rows; most labels depend on the first and the last value."""
         n = int(self.rng.integers(1, self.size + 1))
         rows = [[self._draw_value(kind) for kind in self.kinds] for _ in range(n)]
         if self.equal_hashes:
             rows += rows_of_equal_hash(int(self.params.get("random_state", 0)))
-        labelled_rows: Held = []
+        labelled_rows: LabelledRows = []
         for row in rows:
             if self.rng.random() < 0.8:
                 number = len(repr(row[0])) + 3 * len(repr(row[-1]))
@@ -276,11 +299,15 @@ class History:
             weights = self.rng.integers(0, 3, len(rows))
         weights[0] = max(weights[0], 1)  # at least one row is learned
         if how == "fit":
-            self.held = []
-            self.merged = []
+            self.drop_rows()
         getattr(self.model, how)(*self.as_user_gives(rows), sample_weight=weights)
         for row, weight in zip(rows, weights.tolist(), strict=True):
             self.held += [row] * weight
+
+    def drop_rows(self) -> None:
+        """Hold no rows: what is learned next is a fit."""
+        self.held = []
+        self.merged = []
 
     def learn_one(self) -> None:
         """Learn one row."""
@@ -293,8 +320,9 @@ class History:
 
     def forget(self) -> None:
         """Forget some of the rows."""
-        if self.held:
-            n = int(self.rng.integers(1, len(self.held) + 1))
+        n_removable = len(self.held) - self.fewest_rows
+        if n_removable > 0:
+            n = int(self.rng.integers(1, n_removable + 1))
             self._forget(set(self.rng.choice(len(self.held), n, replace=False).tolist()))
 
     def forget_label(self) -> None:
@@ -308,11 +336,11 @@ class History:
         self.held = [row for i, row in enumerate(self.held) if i not in places]
         self.merged = []
 
-    def take_back(self, rows: Held) -> None:
+    def take_back(self, rows: LabelledRows) -> None:
         """Let the model forget rows."""
         self.model.forget(*self.as_user_gives(rows))
 
-    def as_user_gives(self, rows: Held) -> tuple[Any, Any]:
+    def as_user_gives(self, rows: LabelledRows) -> tuple[Any, Any]:
         """Return rows and labels as a user gives them."""
         X, y = _to_arrays(rows)
         if not self.as_frame:
@@ -322,11 +350,14 @@ class History:
             for j, kind in enumerate(self.kinds):
                 if kind == "coded":
                     columns[f"c{j}"] = columns[f"c{j}"].dictionary_encode()
+                elif kind == "ordered":
+                    places = pc.index_in(columns[f"c{j}"].cast(pa.string()), pa.array(SIZES))
+                    columns[f"c{j}"] = pa.DictionaryArray.from_arrays(places, SIZES, ordered=True)
             return pa.table(columns), y
         frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).infer_objects()
         for j, kind in enumerate(self.kinds):
             if kind == "ordered":
-                frame[f"c{j}"] = pd.Categorical(X[:, j], categories=["S", "M", "L"], ordered=True)
+                frame[f"c{j}"] = pd.Categorical(X[:, j], categories=SIZES, ordered=True)
         return frame, y
 
     def forget_one(self) -> None:
@@ -347,7 +378,7 @@ class History:
         self.held += rows
         self.merged.append((other, rows))
 
-    def fit_new(self, rows: Held) -> Any:
+    def fit_new(self, rows: LabelledRows) -> Any:
         """Return a new model of these rows."""
         return self.estimator(**self.params).fit(*self.as_user_gives(rows))
 
@@ -389,8 +420,12 @@ class History:
             fresh = self.fit_new(reordered_rows)
         else:
             fresh = MemoryClassifier(**self.params).open(self.model.n_features_in_)
-        take_state(fresh, fresh.state.with_changes(target_dtype=self.model.label_dtype_))
+        self.declare_labels(fresh)
         return self.compare(fresh)
+
+    def declare_labels(self, fresh: Any) -> None:
+        """Give a fresh model the type of the labels that this one has declared."""
+        take_state(fresh, fresh.state.with_changes(target_dtype=self.model.label_dtype_))
 
     def compare(self, fresh: Any) -> list[str]:
         """Return "file" and the parts of the digest in which the model differs from a fresh one."""
@@ -415,11 +450,13 @@ class TargetHistory(History):
 
     def differences(self) -> list[str]:
         """Compare with a new model; without rows there is none, because nothing is declared."""
-        self.model.refit()
         if not self.held:
+            self.model.refit()
             return []
-        reordered_rows = [self.held[i] for i in self.rng.permutation(len(self.held))]
-        return self.compare(self.fit_new(reordered_rows))
+        return super().differences()
+
+    def declare_labels(self, fresh: Any) -> None:
+        """Leave the model as it is: numbers have one type."""
 
 
 class DocumentHistory(History):
@@ -458,12 +495,12 @@ class DocumentHistory(History):
                 self.as_token(token) for token in range(max(2, self.n_tokens // 2))
             ]
 
-    def draw_rows(self) -> Held:
+    def draw_rows(self) -> LabelledRows:
         """Return random documents, each with at least one window."""
         least = self.h + 1 if self.how["short"] == "drop" else 1
         spread = int(self.rng.choice([4, 12, 150]))
         n_documents = self.rng.integers(1, self.size + 1)
-        documents: Held = []
+        documents: LabelledRows = []
         for length in self.rng.integers(least, least + spread, n_documents):
             start = self.rng.integers(0, self.n_tokens)
             walk = start + np.cumsum(self.rng.integers(0, 3, length))
@@ -475,8 +512,7 @@ class DocumentHistory(History):
         """Fit or learn more documents."""
         documents = self.draw_rows()
         if how == "fit":
-            self.held = []
-            self.merged = []
+            self.drop_rows()
         fit = getattr(self.model, f"{how}_stream")
         fit([document for document, _ in documents], self.h, **self.how)
         self.held += documents
@@ -487,7 +523,7 @@ class DocumentHistory(History):
         label = self.as_token(0)
         self.model.learn_one(row, label).forget_one(row, label)
 
-    def take_back(self, rows: Held) -> None:
+    def take_back(self, rows: LabelledRows) -> None:
         """Let the model forget documents."""
         self.model.forget_stream([document for document, _ in rows], **self.how)
 
@@ -496,7 +532,7 @@ class DocumentHistory(History):
         if self.held:
             self._forget({int(self.rng.integers(len(self.held)))})
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return a new model of these documents."""
         documents = [document for document, _ in rows]
         return MemoryClassifier(**self.params).fit_stream(documents, self.h, **self.how)
@@ -540,48 +576,47 @@ class CaseHistory(DocumentHistory):
         super().draw_kinds()
         self.as_id = (int, "u{}".format)[int(self.rng.integers(2))]
 
-    def draw_rows(self) -> Held:
+    def draw_rows(self) -> LabelledRows:
         """Return random documents of random cases, at most one of each."""
         documents = super().draw_rows()
         ids = self.rng.choice(2 * self.size, len(documents), replace=False).tolist()
-        case_documents: Held = []
+        case_documents: LabelledRows = []
         for (document, _), case in zip(documents, ids, strict=True):
             case_documents.append((document, self.as_id(case)))
         return case_documents
 
-    def events(self, rows: Held) -> pd.DataFrame:
+    def events(self, rows: LabelledRows) -> pd.DataFrame:
         """Return the events of documents as a table, in any order; times give their order."""
         events = [(case, token) for document, case in rows for token in document]
         frame = pd.DataFrame(events, columns=["user", "item"])
         frame["time"] = np.arange(len(frame))
         return frame.sample(frac=1, random_state=int(self.rng.integers(2**31)))
 
-    def choose_form(self, rows: Held) -> tuple[Any, dict[str, Any]]:
+    def choose_form(self, rows: LabelledRows) -> tuple[Any, dict[str, Any]]:
         """Return documents, each case at most once, as a table or as lists with ids."""
         if self.rng.random() < 0.5:
             return self.events(rows), COLUMNS
-        return [document for document, _ in rows], {"cases": [case for _, case in rows]}
+        documents, ids = split_labels(rows)
+        return documents, {"cases": ids}
 
     def learn(self, how: str) -> None:
         """Fit or learn more documents."""
         rows = self.draw_rows()
         if how == "fit":
-            self.held = []
-            self.merged = []
+            self.drop_rows()
         tokens, names = self.choose_form(rows)
         getattr(self.model, f"{how}_stream")(tokens, self.h, **names, **self.how)
         self.held += rows
 
-    def take_back(self, rows: Held) -> None:
+    def take_back(self, rows: LabelledRows) -> None:
         """Let the model forget documents, each as it came."""
-        documents = [document for document, _ in rows]
-        ids = [case for _, case in rows]
+        documents, ids = split_labels(rows)
         self.model.forget_stream(documents, cases=ids, **self.how)
 
     def forget_events(self) -> None:
         """Forget all events of some cases, given as one table."""
 
-        def forget(rows: Held, _: list[Any]) -> None:
+        def forget(rows: LabelledRows, _: list[Any]) -> None:
             self.model.forget_stream(self.events(rows), **COLUMNS, **self.how)
 
         self._forget_cases(forget)
@@ -590,7 +625,7 @@ class CaseHistory(DocumentHistory):
         """Forget some cases by their ids alone."""
         self._forget_cases(lambda _, ids: self.model.forget_cases(ids))
 
-    def _forget_cases(self, forget: Callable[[Held, list[Any]], Any]) -> None:
+    def _forget_cases(self, forget: Callable[[LabelledRows, list[Any]], Any]) -> None:
         cases = sorted({case for _, case in self.held})
         if cases:
             n = int(self.rng.integers(1, len(cases) + 1))
@@ -600,14 +635,18 @@ class CaseHistory(DocumentHistory):
             self.held = [row for row in self.held if row[1] not in forgotten]
             self.merged = []
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return a new model of these documents, as they came."""
-        documents = [document for document, _ in rows]
-        ids = [case for _, case in rows]
+        documents, ids = split_labels(rows)
         return MemoryClassifier(**self.params).fit_stream(documents, self.h, cases=ids, **self.how)
 
 
-def _to_arrays(rows: Held) -> tuple[Any, Any]:
+def split_labels(rows: LabelledRows) -> tuple[list[list[Any]], list[Any]]:
+    """Return the rows, and their labels: of documents in cases, the documents and their ids."""
+    return [row for row, _ in rows], [label for _, label in rows]
+
+
+def _to_arrays(rows: LabelledRows) -> tuple[Any, Any]:
     X = np.empty((len(rows), len(rows[0][0])), object)
     for i, (row, _) in enumerate(rows):
         X[i] = row
@@ -621,19 +660,28 @@ def _read_file_bytes(model: Any) -> bytes:
     return b"".join(bytes(piece) for piece in file_pieces(model.snapshot(), None))
 
 
-def run(n_histories: int, first: int = 0) -> list[Row]:
+def list_numbers(n_histories: int, first: int, kind: str | None) -> list[int]:
+    """Return the numbers of so many histories, of one kind if it is named."""
+    from rows_ways import WAYS
+
+    if kind is not None and kind not in {way.kind for way in WAYS}:
+        raise SystemExit(f"There are no histories of the kind {kind!r}.")
+    numbers = (n for n in count(first) if kind in (None, WAYS[n % len(WAYS)].kind))
+    return list(islice(numbers, n_histories))
+
+
+def run(n_histories: int, first: int = 0, kind: str | None = None) -> list[Row]:
     """Run histories; return one row for each kind, way and configuration.
 
     What fails is named by its number, which decides everything, and by the steps that it took.
     """
-    from rows_elsewhere import WAYS
+    from rows_ways import WAYS
 
     rows_by_kind: dict[tuple[str, str, str], dict[str, Any]] = {}
     with progress_bar("Histories") as tell, warnings.catch_warnings():
         # of merged models with other weights, and of mixed kinds of columns
         warnings.simplefilter("ignore")
-        for done in range(n_histories):
-            number = first + done
+        for done, number in enumerate(list_numbers(n_histories, first, kind)):
             history: History = WAYS[number % len(WAYS)](number)
             fresh: dict[str, Any] = {"n": 0, "differ": 0, "errors": 0, "what": []}
             row = rows_by_kind.setdefault((history.kind, history.way, history.name), fresh)
@@ -665,8 +713,9 @@ def main() -> None:
     parser = options(__doc__, as_json="the counts")
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first history")
+    parser.add_argument("--kind", help="only histories of this kind")
     arguments = parser.parse_args()
-    rows = run(arguments.histories, arguments.first)
+    rows = run(arguments.histories, arguments.first, arguments.kind)
     counts = ("histories", "files that differ", "exceptions")
     by_way: dict[tuple[str, str], Row] = {}
     for row in rows:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hammemo import MemoryClassifier, engines, load, save
-from rows import CaseHistory, DocumentHistory, Held, History, TargetHistory
+from rows import CaseHistory, DocumentHistory, History, LabelledRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +56,9 @@ class TableHistory(History):
 
     configurations = _SEEDS
     values = _VALUES
+    dtypes = _DTYPES
+    label_dtype: Any = object
+    fewest_rows = 1  # a file of no rows is refused
     possible_kinds: tuple[str, ...] = tuple(_VALUES)
     steps: tuple[str, ...] = (
         "partial_fit",
@@ -77,7 +80,7 @@ class TableHistory(History):
         self.labels = (["no", "yes", "perhaps"], ["no", "yes"])[int(self.rng.integers(2))]
         self.size = int(self.rng.choice([5, 30, 80]))
 
-    def draw_rows(self) -> Held:
+    def draw_rows(self) -> LabelledRows:
         """Return random rows; the label depends on the first and the last value."""
         rows = []
         for _ in range(int(self.rng.integers(2, self.size + 1))):
@@ -89,31 +92,25 @@ class TableHistory(History):
             rows.append((row, self.labels[number % len(self.labels)]))
         return rows
 
-    def frame(self, rows: Held) -> pd.DataFrame:
+    def frame(self, rows: LabelledRows) -> pd.DataFrame:
         """Return rows as a table with their labels."""
         columns = {}
         for j, kind in enumerate(self.kinds):
-            columns[f"c{j}"] = pd.Series([row[j] for row, _ in rows], dtype=_DTYPES[kind])
-        columns["label"] = pd.Series([label for _, label in rows], dtype=object)
+            columns[f"c{j}"] = pd.Series([row[j] for row, _ in rows], dtype=self.dtypes[kind])
+        columns["label"] = pd.Series([label for _, label in rows], dtype=self.label_dtype)
         return pd.DataFrame(columns)
 
-    def as_user_gives(self, rows: Held) -> tuple[Any, Any]:
+    def as_user_gives(self, rows: LabelledRows) -> tuple[Any, Any]:
         """Return rows and labels as a user gives them."""
         frame = self.frame(rows)
         return frame.drop(columns="label"), frame["label"].to_numpy()
 
-    def forget(self) -> None:
-        """Forget some of the rows, but not all: a file of no rows is refused."""
-        if len(self.held) > 1:
-            n = int(self.rng.integers(1, len(self.held)))
-            self._forget(set(self.rng.choice(len(self.held), n, replace=False).tolist()))
-
     def forget_one(self) -> None:
-        """Forget one row."""
-        if len(self.held) > 1:
+        """Forget one row, by a table."""
+        if len(self.held) > self.fewest_rows:
             self._forget({int(self.rng.integers(len(self.held)))})
 
-    def write(self, rows: Held, folder: str | Path, name: str = "rows") -> str:
+    def write(self, rows: LabelledRows, folder: str | Path, name: str = "rows") -> str:
         """Write rows as CSV or Parquet, and return the path."""
         ending = ("csv", "parquet")[int(self.rng.integers(2))]
         path = Path(folder) / f"{name}.{ending}"
@@ -134,8 +131,8 @@ class TableHistory(History):
         return table
 
 
-class EngineHistory(TableHistory):
-    """A history that begins with `engines.fit_table` of files, and half of which end with it."""
+class FirstRowsOnEngine(History):
+    """What the histories of tables and of documents on engines have in common."""
 
     way = "engines"
 
@@ -144,18 +141,26 @@ class EngineHistory(TableHistory):
         if self.held and how != "fit":
             super().learn(how)
         else:
+            self.drop_rows()
             self.held = self.draw_rows()
-            self.merged = []
             self.model = self.fit_on_engine(self.held)
 
-    def fit_on_engine(self, rows: Held) -> MemoryClassifier:
+    def fit_on_engine(self, rows: LabelledRows) -> MemoryClassifier:
+        """Return what an engine makes of rows in a file."""
+        raise NotImplementedError
+
+
+class EngineHistory(FirstRowsOnEngine, TableHistory):
+    """A history that begins with `engines.fit_table` of files, and half of which end with it."""
+
+    def fit_on_engine(self, rows: LabelledRows) -> MemoryClassifier:
         """Return what an engine makes of rows in a file."""
         with tempfile.TemporaryDirectory() as folder:
             path = self.write(rows, folder)
             model = MemoryClassifier(**self.params)
             return engines.fit_table(model, path, "label", machines=_ONE_THREAD)
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return a new model of these rows."""
         if self.rng.random() < 0.5:
             return self.fit_on_engine(rows)
@@ -163,22 +168,12 @@ class EngineHistory(TableHistory):
         return model
 
 
-class EngineDocumentHistory(DocumentHistory):
+class EngineDocumentHistory(FirstRowsOnEngine, DocumentHistory):
     """The same for documents in lines of JSON."""
 
-    way = "engines"
     configurations = _SEEDS
 
-    def learn(self, how: str) -> None:
-        """Let an engine learn the first documents, and the model the others."""
-        if self.held and how != "fit":
-            super().learn(how)
-        else:
-            self.held = self.draw_rows()
-            self.merged = []
-            self.model = self.fit_on_engine(self.held)
-
-    def fit_on_engine(self, rows: Held) -> MemoryClassifier:
+    def fit_on_engine(self, rows: LabelledRows) -> MemoryClassifier:
         """Return what an engine makes of documents in a file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "documents.jsonl"
@@ -189,7 +184,7 @@ class EngineDocumentHistory(DocumentHistory):
                 estimator, str(path), self.h, **self.how, machines=_ONE_THREAD
             )
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return a new model of these documents.
 
         An engine chooses by a sample of them, and refit by all.
@@ -238,13 +233,13 @@ class CommandHistory(TableHistory):
         """Fit a file, or add one."""
         rows = self.draw_rows()
         if how == "fit" or not self.held:
-            self.held = []
+            self.drop_rows()
             command("fit", self.write(rows, self.folder), *self.options(), "--out", self.file)
         else:
             command("add", self.file, self.write(rows, self.folder))
         self.held += rows
 
-    def take_back(self, rows: Held) -> None:
+    def take_back(self, rows: LabelledRows) -> None:
         """Forget the rows of a file."""
         arguments = ["forget", self.file, self.write(rows, self.folder)]
         if self.rng.random() < 0.3:
@@ -263,7 +258,7 @@ class CommandHistory(TableHistory):
         """Choose again."""
         command("refit", self.file)
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return what ``hammemo fit`` makes of a file of these rows."""
         path = self.write(rows, self.folder)
         command("fit", path, *self.options(), "--out", self.folder / "fresh")
@@ -305,14 +300,14 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
         windows = ["--h", self.h, "--short", self.how["short"]]
         return [*columns, *windows, "--seed", self.params.get("random_state", 0)]
 
-    def frame(self, rows: Held) -> pd.DataFrame:
+    def frame(self, rows: LabelledRows) -> pd.DataFrame:
         """Return the events of documents as a table."""
         return self.events(rows)
 
     def forget_events(self) -> None:
         """Forget all events of some cases, given as one file."""
 
-        def forget(rows: Held, _: list[Any]) -> None:
+        def forget(rows: LabelledRows, _: list[Any]) -> None:
             command("forget", self.file, self.write(rows, self.folder))
 
         self._forget_cases(forget)
@@ -320,18 +315,18 @@ class CommandCaseHistory(CommandHistory, CaseHistory):
     def forget_ids(self) -> None:
         """Forget some cases by their ids alone."""
 
-        def forget(_: Held, ids: list[Any]) -> None:
+        def forget(_: LabelledRows, ids: list[Any]) -> None:
             command("forget", self.file, *[f"--only={case}" for case in ids])
 
         self._forget_cases(forget)
 
-    def fit_new(self, rows: Held) -> MemoryClassifier:
+    def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return what ``hammemo fit`` makes of files with one document of each case at most.
 
         The n-th document of a case is in the n-th file.
         """
         n_documents = Counter[Any]()
-        files = list[Held]()
+        files = list[LabelledRows]()
         for document, case in rows:
             if n_documents[case] == len(files):
                 files.append([])
@@ -353,7 +348,7 @@ class ServerHistory(TableHistory):
     """A history of a model that a server holds: uploaded, edited and written, without HTTP."""
 
     way = "server"
-    possible_kinds = ("names", "integers", "measures")
+    possible_kinds: tuple[str, ...] = ("names", "integers", "measures")
     steps: tuple[str, ...] = (
         "partial_fit",
         "partial_fit",
@@ -405,7 +400,7 @@ class ServerHistory(TableHistory):
         self.edit("learn", rows)
         self.held += rows
 
-    def take_back(self, rows: Held) -> None:
+    def take_back(self, rows: LabelledRows) -> None:
         """Forget rows."""
         self.edit("forget", rows)
 
@@ -446,28 +441,3 @@ def _host() -> Any:
     from hammemo_server.models.host import Host
 
     return Host(Path(tempfile.mkdtemp(prefix="hammemo-histories-")))
-
-
-WAYS: Final[tuple[type[History], ...]] = (
-    History,
-    EngineHistory,
-    DocumentHistory,
-    CommandHistory,
-    CaseHistory,
-    TargetHistory,
-    CommandCaseHistory,
-    CaseHistory,
-    ServerHistory,
-    History,
-    History,
-    EngineDocumentHistory,
-    DocumentHistory,
-    CommandHistory,
-    CaseHistory,
-    History,
-    CommandCaseHistory,
-    CaseHistory,
-    ServerDocumentHistory,
-    TargetHistory,
-)
-"""Which history a number is, modulo their number: eight of twenty go elsewhere."""
