@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.files.archive import FileError
 from hammemo.memories.errors import LayoutError
+from hammemo.tokens.orders import MOST_CATEGORIES
 from mutated_files import join_file, seal, split_file
 
 if TYPE_CHECKING:
@@ -125,6 +129,16 @@ def test_values_that_are_no_category() -> None:
     assert np.array_equal(answer, model.predict_proba(missing))
 
 
+@pytest.mark.parametrize("categories", [[0.5, 2.25, 1.0], [1e16, 1.0, 0.25], [3, 1, 2], [2**60, 2**53 + 1]])
+def test_numbers_are_categories_as_text_files_write_them(categories: list[Any], tmp_path: Path) -> None:
+    frame = as_frame(np.arange(42) % len(categories), categories)
+    y = np.array(["odd" if i % 2 else "even" for i in range(42)])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    texts = pd.read_csv(tmp_path / "rows.csv", dtype={"size": str})
+    model = MemoryClassifier().fit(frame[:20], y[:20])
+    assert model.partial_fit(texts[20:], y[20:]).refit().digest() == MemoryClassifier().fit(frame, y).digest()
+
+
 def test_a_category_of_a_frame_that_was_not_learned_is_named() -> None:
     y = ["odd" if i % 2 else "even" for i in range(40)]
     model = MemoryClassifier().fit(as_frame(np.arange(40) % 5, SIZES), y)
@@ -198,3 +212,87 @@ def test_a_file_with_other_orders_is_refused(estimator: Any, orders: Any, tmp_pa
     path.write_bytes(seal(join_file(parts.header, about, parts.body)))
     with pytest.raises(FileError):
         load(path)
+
+
+def test_the_most_categories_work_in_bounded_time_and_memory(tmp_path: Path) -> None:
+    categories = [f"level {place:05}" for place in range(MOST_CATEGORIES)]
+    codes = np.random.default_rng(0).integers(0, len(categories), 600)
+    y = np.where(codes > MOST_CATEGORIES // 2, "late", "early")
+    frame = as_frame(codes, categories)
+    model = MemoryClassifier().fit(frame[:300], y[:300])
+    assert model.score(frame[300:], y[300:]) >= 0.99
+    save(model, tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size < 2**21  # the categories once, and little else
+    loaded: Any = load(tmp_path / "model")
+    predictor = loaded.compile()
+    rows = [[categories[code], 1.0] for code in codes[:100]]
+    assert [predictor(row) for row in rows] == model.predict(frame[:100].assign(x=1.0)).tolist()
+
+    tracemalloc.start()
+    started = time.process_time()
+    for row, label in zip(rows, y.tolist(), strict=False):
+        loaded.learn_one(row, label)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # a table of the categories takes some 50 ms and 10 MiB: it is made once, and not for each row
+    assert time.process_time() - started < 3
+    assert peak < 40 * 2**20
+
+
+def test_more_categories_are_refused_with_the_way_out() -> None:
+    many = 2**20
+    codes = np.arange(40) * 1000
+    y = np.arange(40) % 2
+    started = time.process_time()
+    frame = as_frame(codes, [f"level {place:07}" for place in range(many)])
+    message = "'size' has 1,048,576 ordered categories, and 65,536 are the most: pass their codes, as numbers"
+    with pytest.raises(ValueError, match=message):
+        MemoryClassifier().fit(frame, y)
+    with pytest.raises(ValueError, match=r"1,048,576 ordered categories, and 65,536 are the most"):
+        MemoryClassifier(ordered={0: range(many)}).fit([[1, 2.5], [3, 4.5]], ["a", "b"])
+    assert time.process_time() - started < 30
+    numbers = frame.assign(size=frame["size"].cat.codes)
+    assert MemoryClassifier().fit(numbers, y).predict(numbers[:1]).shape == (1,)
+
+
+@pytest.mark.parametrize(("estimator", "method"), [(MemoryClassifier, "predict_proba"), (MemoryRegressor, "predict")])
+def test_readers_see_the_model_before_or_after_each_edit_of_another_thread(estimator: Any, method: str) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(-1, 5, 120)
+    y: Any = (codes >= 2) + rng.integers(0, 2, len(codes))
+    frame = as_frame(codes, SIZES)
+    strings = frame.astype({"size": object})
+    # what a reader may see: the answers with all rows and with the first 80
+    model = estimator().fit(frame, y)
+    smaller = model.snapshot().forget(frame[80:], y[80:])
+    queries = [as_frame([0, 1, 2, 3, 4, -1], SIZES), strings[:6].assign(size=[*SIZES, None])]
+    possible = [{getattr(other, method)(query).tobytes() for other in (model, smaller)} for query in queries]
+    assert all(len(answers) == 2 for answers in possible)  # the edit can be seen
+    answers: list[set[bytes]] = [set(), set()]
+    errors: list[BaseException] = []
+    has_ended = threading.Event()
+    is_reading = threading.Barrier(3)
+
+    def read(place: int) -> None:
+        try:
+            is_reading.wait(60)
+            while not has_ended.is_set():
+                answers[place].add(getattr(model, method)(queries[place]).tobytes())
+        except BaseException as error:
+            errors.append(error)
+
+    readers = [threading.Thread(target=read, args=(place,)) for place in range(2)]
+    for reader in readers:
+        reader.start()
+    is_reading.wait(60)
+    try:
+        for _ in range(20):
+            model.forget(strings[80:], y[80:])
+            model.partial_fit(strings[80:], y[80:])
+    finally:
+        has_ended.set()
+        for reader in readers:
+            reader.join(60)
+    assert errors == []
+    assert all(answers[place] and answers[place] <= possible[place] for place in range(2))
+    assert model.refit().digest() == estimator().fit(frame, y).digest()

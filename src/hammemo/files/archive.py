@@ -69,8 +69,8 @@ def seal(tensors: dict[str, Array], text: str) -> list[bytes | memoryview]:
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
     if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
         raise FileError(
-            "The model cannot be saved: its parameters and notes need a header of more than 8 MiB "
-            "or 600,000 values. Make them shorter."
+            "The model cannot be saved: its parameters, notes and ordered categories need a header "
+            "of more than 8 MiB or 600,000 values. Make them shorter or fewer."
         )
     if bytes(data[8 : DIGITS.start]) != OPENING:
         raise FileError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -33,8 +34,10 @@ Order: TypeAlias = tuple["Token", ...]
 
 NO_ORDERS: Final[Mapping[int, Order]] = MappingProxyType({})
 
-MOST_CATEGORIES: Final = 2**20
-"""Categories of a column. A file that claims more is refused before a table of them is made."""
+MOST_CATEGORIES: Final = 2**16
+"""Categories of a column. Model files hold all of them in their header, which is read as a whole,
+and every frame of pandas brings all of them: more belong in a column of numbers.
+"""
 
 
 class PlacedCategories(np.ndarray):
@@ -120,9 +123,7 @@ def find_places(column: Array, order: Order, where: str, *, learning: bool) -> F
             return np.asarray(column)
         _check_same_direction(column.order, order, where)
         column = column.as_values()
-    # a text file has no other way to write a category that is a number
-    places: dict[Any, float] = {str(category): float(place) for place, category in enumerate(order)}
-    places.update({category: float(place) for place, category in enumerate(order)})
+    places = _map_to_places(order)
     tokens = fill_tokens(column.tolist(), "token")
     found = np.array([places.get(_as_key(token), np.nan) for token in tokens], np.float64)
     if learning:
@@ -160,6 +161,27 @@ def describe_order(order: Order) -> str:
     if len(order) <= 6:
         return " < ".join(map(repr, order))
     return " < ".join([*map(repr, order[:3]), "…", repr(order[-1])])
+
+
+@lru_cache(maxsize=32)  # single rows are looked up one by one, and making it is slow
+def _map_to_places(order: Order) -> Mapping[Any, float]:
+    """Return the place of each category, and of each text that stands for one in a file."""
+    places: dict[Any, float] = {}
+    for place, category in enumerate(order):
+        places.update(dict.fromkeys(_texts_of(category), float(place)))
+    # a category comes before another one that is written alike: "1" before 1
+    places.update({category: float(place) for place, category in enumerate(order)})
+    return places
+
+
+def _texts_of(category: Token) -> list[str]:
+    """Return how text files write a category, which have no other way to write numbers.
+
+    A whole number among fractions, whose token is an integer, has a point there: "1.0".
+    """
+    if isinstance(category, int) and float(category) == category:
+        return [str(category), str(float(category))]
+    return [str(category)]
 
 
 def _check_same_direction(asked: Order, order: Order, where: str) -> None:
