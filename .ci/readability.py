@@ -39,7 +39,6 @@ UNFINISHED = frozenset(
     """
     benchmarks
     src/hammemo/cli
-    src/hammemo/edits
     src/hammemo/estimators
     src/hammemo/features
     src/hammemo/tokens
@@ -67,7 +66,10 @@ WORDS_THAT_END_IN_ED = frozenset(
 ALLOWED_PARTICIPLES = {
     "locked": "a block runs in this state: `with file.locked():`, which users write",
     "recorded": "as above: `with recorded(model, keys, request) as record:`",
+    "changed_labels": "a name that users write: `clf.changed_labels(after, X)`",
     "expected_calibration_error": "the name of this measure in the literature",
+    "forgotten_rows": "a name that users write: `clf.sync(X, y).forgotten_rows()`",
+    "learnt_rows": "as above",
     "required_dimension": "the quantity of Remark 8 in the paper; users write it",
 }
 """Function names that begin with a participle all the same, each with the reason."""

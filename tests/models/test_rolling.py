@@ -91,7 +91,7 @@ def test_long_parts_are_cut_and_mixed_types_keep_their_tokens(monkeypatch: pytes
     monkeypatch.setattr(rolling, "_CHUNK_ROWS", 2)
     model = Rolling(MemoryClassifier(memory=Exact(), keep="auto+digests", vote="sum", numeric="none"), last=1)
     model.partial_fit(np.arange(10).reshape(5, 2), ["x"] * 5)
-    oldest, rest = model._chunks.popped()
+    oldest, rest = model._chunks.pop()
     assert len(oldest.times) == 1
     assert not rest
     model.partial_fit(np.array([["1", "2"]]), ["y"]).partial_fit(np.array([[0.5, 2.0]]), ["z"])

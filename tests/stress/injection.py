@@ -176,7 +176,7 @@ def state(model: Any) -> Any:
 def _held_rows(window: Any) -> Iterator[Any]:
     chunks = window._chunks
     while chunks:
-        chunk, chunks = chunks.popped()
+        chunk, chunks = chunks.pop()
         yield chunk.rows
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 import numpy as np
 
 from hammemo.cli.console import progress_bar
-from hammemo.edits.column_changes import places_without_values
-from hammemo.edits.editing import known_state, take_state
+from hammemo.edits.column_changes import find_columns_without_values
+from hammemo.edits.editing import get_state, take_state
 from hammemo.memories import NotStoredError
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import (
@@ -129,7 +129,7 @@ def learn_batches(
     A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
     cannot be read twice, such as standard input, is chosen from while all rows are kept.
     """
-    fresh = known_state(model) is None
+    fresh = get_state(model) is None
     if not fresh and isinstance(reading.schema, TableSchema):
         reading = replace(reading, schema=open_columns(model, reading.schema))
     schema = reading.schema
@@ -157,7 +157,7 @@ def learn_batches(
             seen += len(batch.y)
             if not len(y):
                 continue
-            if known_state(model) is None:
+            if get_state(model) is None:
                 check_column_names(batch.columns)
                 with numeric_columns(model, batch.kinds), name_columns_in_warnings(batch.columns):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
@@ -189,13 +189,13 @@ def learn_batches(
 
 def open_columns(model: Learner, schema: TableSchema) -> TableSchema:
     """Return the schema of a model, where rows to come decide the kinds of columns that have no value yet."""
-    return schema.with_open_columns(places_without_values(model.state), model.numeric)
+    return schema.with_open_columns(find_columns_without_values(model.state), model.numeric)
 
 
 def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, dict[str, Any]]:
     """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
     schema = reading.schema
-    fresh = known_state(model) is None
+    fresh = get_state(model) is None
     learnt = 0
     read = []
     kinds: InputKinds = ()
@@ -245,7 +245,7 @@ def numeric_columns(model: Learner, kinds: InputKinds) -> Iterator[None]:
     """Tell the model which columns are numbers, or have an order; then its parameters are those of the user again."""
     numeric = model.numeric
     ordered = model.ordered
-    state = known_state(model)
+    state = get_state(model)
     # rows of files have no names of columns here, and their categories come as texts
     orders = None
     if state is not None:

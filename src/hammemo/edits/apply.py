@@ -1,7 +1,8 @@
-"""One edit that forgets rows and learns rows: state to state, so that no reader sees the moment between.
+"""One edit that forgets rows and learns rows, so that no reader sees the moment between.
 
-A source of changes, such as the log of a database, also has a *position*: a string of its own that says up to where it
-was read. It is stored with the edit that it belongs to, so that both are there or neither.
+A source of changes, such as the log of a database, also has a *position*: a string of its own that
+says up to where it was read. It is stored with the edit that it belongs to, so that both are there
+or neither.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def apply(
     *,
     choose: bool,
 ) -> ModelState[L, M, V]:
-    """Forget rows, or everything, and then learn rows: each (X, y), which `read` checks as rows of a state."""
+    """Forget rows, or everything, and then learn rows.
+
+    Both are pairs (X, y), which `read` checks as rows of a state.
+    """
     if forgotten is not None and state is not None:
         if isinstance(forgotten, str) and forgotten == EVERYTHING:
             state = forget_everything(settings, state)
@@ -47,17 +51,20 @@ def apply(
     return state
 
 
-def checked_position(position: Any) -> str:
+def check_position(position: Any) -> str:
     """Return a position, or refuse it.
 
     Examples
     --------
-    >>> from hammemo.edits.apply import checked_position
-    >>> checked_position("0/16B3748")
+    >>> from hammemo.edits.apply import check_position
+    >>> check_position("0/16B3748")
     '0/16B3748'
     """
     if not isinstance(position, str) or not 1 <= len(position) <= LONGEST_POSITION:
-        raise ValueError(f"position={str(position)[:40]!r} is not a string of 1 to {LONGEST_POSITION:,} characters.")
+        raise ValueError(
+            f"position={str(position)[:40]!r} is not a string of 1 to {LONGEST_POSITION:,} "
+            "characters."
+        )
     try:
         position.encode()
     except UnicodeEncodeError:
@@ -65,8 +72,8 @@ def checked_position(position: Any) -> str:
     return position
 
 
-def _pair(given: Any, name: str) -> tuple[Any, Any]:
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+def _pair(rows: Any, name: str) -> tuple[Any, Any]:
+    if not isinstance(rows, (tuple, list)) or len(rows) != 2:
         also = f", or {EVERYTHING!r}" if name == "forget" else ""
-        raise TypeError(f"{name}= takes (X, y){also}, not a {type(given).__name__}.")
-    return given[0], given[1]
+        raise TypeError(f"{name}= takes (X, y){also}, not a {type(rows).__name__}.")
+    return rows[0], rows[1]

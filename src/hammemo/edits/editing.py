@@ -1,7 +1,7 @@
-"""How a model takes its next state: one edit at a time, on a private version that is published as a whole.
+"""How a model takes its next state: one edit at a time, published as a whole.
 
-A model is an object with parameters (`settings()`) and one state in its dictionary of attributes. These functions are
-all that writes the state of a model; files, engines and servers use them, too.
+A model is an object with parameters (`settings()`) and one state in its dictionary of attributes.
+These functions are all that writes the state of a model; files, engines and servers use them, too.
 """
 
 from __future__ import annotations
@@ -31,49 +31,55 @@ Front = TypeVar("Front", bound="Versioned")
 
 
 def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
-    """Let a model take the state that `change` makes of a private version of it, as the next version."""
+    """Apply an edit to a private version of a model, and publish the result as its next version.
 
-    def changed(private: Any) -> None:
-        known = private.__dict__
+    `change` gets the private version, and returns the state that follows its state.
+    """
+
+    def take_next_state(private: Any) -> None:
+        attributes = private.__dict__
         before: AnyState | None = model.__dict__.get("_state")
-        if before is not None:
-            known["_state"] = before.with_changes(refitted=NOTHING_FITTED) if before.refitted else before
-        known.pop("_bits", None)  # `Report.bits` of the version before
-        n_jobs, verbose = known.get("n_jobs"), known.get("verbose", 0)
+        if before is not None:  # with its witness, which other snapshots do not have
+            if before.refitted:
+                before = before.with_changes(refitted=NOTHING_FITTED)
+            attributes["_state"] = before
+        attributes.pop("_bits", None)  # `Report.bits` of the version before
+        n_jobs = attributes.get("n_jobs")
+        verbose = attributes.get("verbose", 0)
         if verbose or n_jobs is not None:
-            with progress_lines(verbose), threads_used(_n_threads(n_jobs)):
+            with progress_lines(verbose), threads_used(_count_threads(n_jobs)):
                 after = change(private)
         else:  # single edits take microseconds
             after = change(private)
-        if before is not None and before.witness is not None and _n_rows(before) != _n_rows(after):
-            refuse_to_record(before)
+        if before is not None and before.witness is not None:
+            _refuse_unwitnessed(before, after)
         take_state(private, after)
-        known["version_"] = known.get("version_", 0) + 1
+        attributes["version_"] = attributes.get("version_", 0) + 1
 
-    model.apply_edit(changed)
+    model.apply_edit(take_next_state)
 
 
-def known_state(model: object) -> Any:
+def get_state(model: object) -> Any:
     """Return the state of a model; None before it has learnt anything."""
     return vars(model).get("_state")
 
 
 def take_state(model: object, state: AnyState) -> None:
     """Give a private version of a model a state, and what scikit-learn keeps of its columns."""
-    known = model.__dict__
-    before = known.get("_state")
-    known["_state"] = state
-    if before is not None and before.columns is state.columns:
+    attributes = model.__dict__
+    before = attributes.get("_state")
+    attributes["_state"] = state
+    columns = state.columns
+    if before is not None and before.columns is columns:
         return
-    if "_columns_warned_of" not in known or (
-        before is not None and before.columns.token_types is not state.columns.token_types
-    ):
-        known["_columns_warned_of"] = {}  # which versions share
-    known["n_features_in_"] = state.columns.n
-    if state.columns.names is None:
-        known.pop("feature_names_in_", None)
+    has_new_types = before is not None and before.columns.token_types is not columns.token_types
+    if has_new_types or "_columns_warned_of" not in attributes:
+        attributes["_columns_warned_of"] = {}  # which versions share
+    attributes["n_features_in_"] = columns.n
+    if columns.names is None:
+        attributes.pop("feature_names_in_", None)
     else:
-        known["feature_names_in_"] = state.columns.names
+        attributes["feature_names_in_"] = columns.names
 
 
 def name_columns(model: object, names: Array | None) -> Array | None:
@@ -84,7 +90,10 @@ def name_columns(model: object, names: Array | None) -> Array | None:
 
 
 def copy_model(model: Front) -> Front:
-    """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
+    """Return a model of this version with parameters and a vote of its own.
+
+    What is stored is not copied.
+    """
     check_is_fitted(model)
     version = model.snapshot()
     state: AnyState = version.__dict__.pop("_state")
@@ -94,8 +103,8 @@ def copy_model(model: Front) -> Front:
 
 
 def warn_of_forgotten_rows(model: object) -> None:
-    """Warn once, before an answer, that choices and weights depend on rows that the model has forgotten."""
-    state = known_state(model)
+    """Warn once, before an answer, that choices and weights depend on forgotten rows."""
+    state = get_state(model)
     if state is None or not state.stale or "_warned" in vars(model):
         return
     model.__dict__["_warned"] = True
@@ -107,13 +116,19 @@ def warn_of_forgotten_rows(model: object) -> None:
     )
 
 
-def read_rows(model: Any, X: Any, y: Any, state: AnyState | None, sample_weight: Any = None) -> CheckedRows:
-    """Return what a user hands over to be learned or forgotten, checked; without a state, as the first rows."""
+def read_rows(
+    model: Any, X: Any, y: Any, state: AnyState | None, sample_weight: Any = None
+) -> CheckedRows:
+    """Return what a user hands over to be learned or forgotten, checked.
+
+    Without a state, as the first rows.
+    """
     settings = model.settings()
     check_missing_rule(settings.missing)
     columns = None
     if state is not None:
-        columns, X = state.columns, state.cut(X)
+        columns = state.columns
+        X = state.cut(X)
     return CheckedRows.from_user(
         model,
         settings,
@@ -126,19 +141,28 @@ def read_rows(model: Any, X: Any, y: Any, state: AnyState | None, sample_weight:
 
 
 def mute_forgetting_warning(model: Versioned) -> None:
-    """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
+    """Switch off the warning about forgotten rows, for callers that say when to refit."""
     model.__dict__["_warned"] = True
 
 
-def _n_rows(state: AnyState) -> int:
-    """Return how many rows a model holds and its witness has seen go: to forget does not change it."""
-    return state.n_examples + (0 if state.witness is None else state.witness.rows)
+def _refuse_unwitnessed(before: AnyState, after: AnyState) -> None:
+    """Refuse an edit that did more than forget rows, while a receipt is made of these."""
+    if _count_witnessed(before) != _count_witnessed(after):
+        refuse_to_record(before)
 
 
-def _n_threads(n_jobs: Any) -> int:
-    """Return how many threads `n_jobs` means, as in scikit-learn: -1 for all cores, -2 for all but one."""
+def _count_witnessed(state: AnyState) -> int:
+    """Return how many rows a model holds and its witness has counted: forgetting changes no sum."""
+    n_forgotten = 0 if state.witness is None else state.witness.rows
+    return state.n_examples + n_forgotten
+
+
+def _count_threads(n_jobs: Any) -> int:
+    """Return how many threads `n_jobs` means: -1 is all cores, -2 all but one, and so on."""
     if n_jobs is None:
         return 1
     if not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or not n_jobs:
-        raise ValueError(f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one.")
+        raise ValueError(
+            f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one."
+        )
     return int(effective_n_jobs(int(n_jobs)))

@@ -1,6 +1,9 @@
-"""Fit: choose by rows, count them, weigh the votes; from nothing, or from the rows that a model keeps.
+"""Fit: choose by rows, count them, weigh the votes.
 
-Everything is a function of the multiset of rows, so `fit` of a table and `refit` after any history make the same model.
+From nothing, or from the rows that a model keeps.
+
+Everything is a function of the multiset of rows, so `fit` of a table and `refit` after any history
+make the same model.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hammemo.edits.column_changes import check_kinds, check_names, rows_of
+from hammemo.edits.column_changes import check_kinds, check_names, get_kept_rows
 from hammemo.edits.state import EVERYTHING_FITTED, ModelState, refuse_to_record
 from hammemo.edits.task import L, M, RowBatch, V
 from hammemo.tokens.token_types import TokenTypes
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def fit(
-    settings: EditSettings[L, M, V], before: ModelState[L, M, V] | None, rows: CheckedRows, declared: Any = None
+    settings: EditSettings[L, M, V],
+    before: ModelState[L, M, V] | None,
+    rows: CheckedRows,
+    declared: Any = None,
 ) -> ModelState[L, M, V]:
     """Learn rows that are all that there is, so that everything is chosen by them."""
     refuse_to_record(before)
@@ -34,15 +40,16 @@ def fit(
     del rows  # a large table is not held twice
     state = fit_batch(settings, batch, settings.seed())
     settings.task.weighing.check_fit(state)
-    learned = TokenTypes.from_contexts(batch.examples.contexts)
-    return state.with_changes(columns=replace(batch.columns, token_types=learned))
+    token_types = TokenTypes.from_contexts(batch.examples.contexts)
+    return state.with_changes(columns=replace(batch.columns, token_types=token_types))
 
 
 def fit_again(
     settings: EditSettings[L, M, V], before: ModelState[L, M, V], rows: CheckedRows, declared: Any
 ) -> ModelState[L, M, V]:
     """Fit a model again to other rows, with the seed that it has."""
-    return fit(settings.with_seed(before.seed), before, rows, declared).with_changes(**before.carried)
+    after = fit(settings.with_seed(before.seed), before, rows, declared)
+    return after.with_changes(**before.carried)
 
 
 def fit_stored(
@@ -53,8 +60,11 @@ def fit_stored(
     *,
     quickly: bool = False,
 ) -> ModelState[L, M, V]:
-    """Fit a model to the rows that a store keeps; `columns` are of the kinds that these rows have."""
-    batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
+    """Fit a model to the rows that a store keeps.
+
+    `columns` are of the kinds that these rows have.
+    """
+    batch = RowBatch(get_kept_rows(store), columns, state.target_dtype, state.declared)
     again = fit_batch(settings, batch, store.seed, store, quickly=quickly)
     return again.with_changes(**state.carried)
 
@@ -69,29 +79,40 @@ def fit_batch(
 ) -> ModelState[L, M, V]:
     """Choose everything by a batch of rows, count them and fit the vote.
 
-    `store` holds these rows, where they are stored already. With `quickly`, one fold is held out, however few rows
-    there are.
+    `store` holds these rows, where they are stored already. With `quickly`, one fold is held out,
+    however few rows there are.
     """
     task = settings.task
-    vote = settings.vote_for(len(batch.examples.labels))
-    room = settings.empty_store(batch.examples.contexts.h, seed, vote)
-    if room is None:
-        store = None
-    elif not room.stores_like(store):  # `keep` was set since, or nothing is stored yet
-        store = room.edit(batch.examples, 1)
-    rows = None if store is None else store.kept_rows
-    chosen_by = batch.examples if rows is None else task.choosing.choice_rows(rows)
+    store = _store_batch(settings, batch, seed, store)
+    kept_rows = None if store is None else store.kept_rows
+    chosen_by = batch.examples if kept_rows is None else task.choosing.choice_rows(kept_rows)
     plan = task.choosing.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
 
+    if kept_rows is not None and not kept_rows.holds_all:
+        # Rows that are not kept have chosen nothing, and may not fit in what the others chose.
+        plan = replace(plan, layout=task.schedule.make_room(plan.layout, batch.examples))
+
     def count_all(state: ModelState[L, M, V]) -> M:
-        if rows is not None and rows.holds_all:
-            return task.counting.count(state, [rows.examples()], precomputed=plan.precomputed)
+        if kept_rows is not None and kept_rows.holds_all:
+            kept = [kept_rows.examples()]  # in the order in which `plan` has computed them
+            return task.counting.count(state, kept, precomputed=plan.precomputed)
         return task.counting.count(state, [batch.examples])
 
-    if rows is not None and not rows.holds_all:
-        plan = replace(plan, layout=task.schedule.make_room(plan.layout, batch.examples))
-    state = count_plan(settings, plan, batch, store, count_all)
+    state = count_plan(settings, plan, batch, store=store, count_all=count_all)
     return weigh_plan(settings, state, plan, batch)
+
+
+def _store_batch(
+    settings: EditSettings[L, M, V], batch: RowBatch, seed: int, store: ModelStore | None
+) -> ModelStore | None:
+    """Return the store of a batch of rows, as `keep` says now; `store` may be it already."""
+    vote = settings.vote_for(len(batch.examples.labels))
+    empty = settings.empty_store(batch.examples.contexts.h, seed, vote)
+    if empty is None:
+        return None
+    if empty.stores_like(store):
+        return store
+    return empty.edit(batch.examples, 1)  # `keep` was set since, or nothing is stored yet
 
 
 def count_plan(
@@ -103,8 +124,8 @@ def count_plan(
 ) -> ModelState[L, M, V]:
     """Return the state of a plan with all rows counted, and these stored.
 
-    `count_all` returns the memory of a state, which is empty, with all rows. The layout of the memory is a function of
-    the kept rows, too: they settle what is open in it.
+    `count_all` returns the memory of a state, which is empty, with all rows. The layout of the
+    memory is a function of the kept rows, too: they settle what is open in it.
     """
     task = settings.task
     memory = task.counting.open_memory(plan, None if store is None else store.kept)
@@ -115,11 +136,16 @@ def count_plan(
 
 
 def weigh_plan(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], plan: LayoutPlan[L, M, V], batch: RowBatch
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    plan: LayoutPlan[L, M, V],
+    batch: RowBatch,
 ) -> ModelState[L, M, V]:
     """Fit the vote of a state that was chosen by a plan and has counted all rows."""
     vote = settings.task.weighing.weigh(settings, state, batch.examples, plan.precomputed)
-    return state.with_changes(vote=vote, store=settings.keep_after_fit(state.store), refitted=EVERYTHING_FITTED)
+    return state.with_changes(
+        vote=vote, store=settings.keep_after_fit(state.store), refitted=EVERYTHING_FITTED
+    )
 
 
 def start(
@@ -131,7 +157,10 @@ def start(
     *,
     documents: bool = False,
 ) -> ModelState[L, M, V]:
-    """Return the state of a plan with nothing stored; `layout` is the model whose layout it has, if that was given."""
+    """Return the state of a plan with nothing stored.
+
+    `layout` is the model whose layout it has, if that was given.
+    """
     store = settings.empty_store(columns.width, plan.seed, plan.vote, documents=documents)
     state = ModelState(
         task=settings.task,

@@ -16,28 +16,39 @@ if TYPE_CHECKING:
 
 
 def forget(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples, *, is_known: bool = False
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    examples: Examples,
+    *,
+    is_known: bool = False,
 ) -> ModelState[L, M, V]:
     """Remove examples: all of them, or `NotStoredError` is raised.
 
     With `is_known`, the caller knows that the model has learned each of them.
     """
-    task, rows = state.task, state.rows
+    task = state.task
     try:
-        store = None if state.store is None else state.store.edit(examples, -1)
+        store = state.edit_store(examples, -1)
         memory = task.counting.count(state, [examples], -1)
     except NotStoredError as error:
-        raise name_lacking(error, rows, examples) from None
-    memory = task.counting.trust(memory, state) if is_known else trust_if_known(state, memory)
+        raise name_lacking(error, state.rows, examples) from None
+    if is_known:
+        memory = task.counting.trust(memory, state)
+    else:
+        memory = trust_if_known(state, memory)
     after = state.with_changes(memory=memory, store=store)
     if not len(examples):
         return after
     return note_forgotten(settings, after, examples)
 
 
-def name_lacking(error: NotStoredError, rows: KeptRows | None, examples: Examples) -> NotStoredError:
+def name_lacking(
+    error: NotStoredError, rows: KeptRows | None, examples: Examples
+) -> NotStoredError:
     """Return an error that names rows which are not stored, where all stored rows are kept."""
-    lacking = rows.lacking(examples) if rows is not None and rows.holds_all else []
+    if rows is None or not rows.holds_all:
+        return error
+    lacking = rows.lacking(examples)
     return not_held(lacking, len(examples)) if lacking else error
 
 
@@ -48,31 +59,40 @@ def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
     return state.with_changes(memory=memory, store=store)
 
 
-def forget_everything(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
+def forget_everything(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V]
+) -> ModelState[L, M, V]:
     """Remove all that was learned, as `forget` of all rows does. Declared labels stay."""
     if state.holds_nothing:
         return state
-    task = state.task
-    memory = task.counting.declare(task.counting.empty_memory(state), state.declared)
     store = state.store
     if store is not None:
-        store = _empty_room(settings, state, store)
-    return note_forgotten(settings, state.with_changes(memory=memory, store=store), None)
+        store = _empty_store(settings, state, store)
+    after = state.with_changes(memory=state.empty_memory(), store=store)
+    return note_forgotten(settings, after, None)
 
 
-def _empty_room(settings: EditSettings[L, M, V], state: ModelState[L, M, V], store: ModelStore) -> ModelStore:
-    """Return an empty store: of an empty model all rows are kept again, from the next one on."""
-    is_of_documents = state.documents is not None
-    room = settings.empty_store(store.h, store.seed, state.vote, documents=is_of_documents)
-    if room is not None and room.stores_like(store):
-        return room
+def _empty_store(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], store: ModelStore
+) -> ModelStore:
+    """Return an empty store.
+
+    An empty model keeps all rows again, from the next one on, also if it has only kept a sample.
+    """
+    has_documents = state.documents is not None
+    empty = settings.empty_store(store.h, store.seed, state.vote, documents=has_documents)
+    if empty is not None and empty.stores_like(store):
+        return empty
     return store.empty_copy()
 
 
 def note_forgotten(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples | None
 ) -> ModelState[L, M, V]:
-    """Note that rows were forgotten, so that the model may be stale; None where it is not known which."""
+    """Note that rows were forgotten, so that the model may be stale.
+
+    `examples` are None where the rows themselves are not at hand.
+    """
     witness = state.witness
     if witness is not None and examples is not None:
         witness = witness.plus_examples(examples)
@@ -83,7 +103,10 @@ def note_forgotten(
 
 
 def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:
-    """Return a memory that has forgotten rows, noting that each was looked up where the store knows all rows."""
+    """Return a memory that has forgotten rows, with a note where each of them was looked up.
+
+    They were where the store knows all rows.
+    """
     if before.store is not None and before.store.knows_all:
         return before.task.counting.trust(memory, before)
     return memory

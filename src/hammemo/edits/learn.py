@@ -1,7 +1,7 @@
 """Learn a batch of rows: they are counted under the layout that is there.
 
-A model that learns in pieces chooses everything again whenever its rows have doubled. A table may also decide of which
-kind a column is that held no value before: then the rows are counted again.
+A model that learns in pieces chooses everything again whenever its rows have doubled. A table may
+also decide of which kind a column is that held no value before: then the rows are counted again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hammemo.edits.column_changes import decided_by_rows, decided_with, like_layout, rows_of, with_kinds
+from hammemo.edits.column_changes import (
+    adopt_kinds,
+    convert_store,
+    decide_by_next_table,
+    decide_by_rows,
+    get_kept_rows,
+)
 from hammemo.edits.fit import choose_like_given, fit_batch, fit_stored, start
 from hammemo.edits.state import NOTHING_FITTED, ModelState, refuse_to_record
 from hammemo.edits.task import DoesNotFitError, L, M, RowBatch, V
@@ -31,26 +37,40 @@ def learn(
     *,
     choose_again: bool = True,
 ) -> ModelState[L, M, V]:
-    """Learn a batch of rows; with `choose_again`, choose by all rows where they have doubled since the last choice.
+    """Return the state after a batch of rows.
 
-    `declared` are labels to keep without examples, and `layout` is a model whose layout the first rows get.
+    Parameters
+    ----------
+    settings : EditSettings
+    before : ModelState or None
+        None for a model that begins.
+    rows : CheckedRows
+    declared : array-like, optional
+        Labels to keep without examples.
+    layout : ModelState, optional
+        A model whose layout the first rows get.
+    choose_again : bool
+        Whether to choose everything by all rows, where these have doubled since the last choice.
     """
     task = settings.task
     refuse_to_record(before)
     batch = task.reading.read_batch(settings, rows, declared, before)
     if layout is not None and before is not None:
-        raise ValueError("layout= is fixed at the first call, and this model has already learnt rows.")
-    holds_nothing = before is None or (before.holds_nothing and not before.pinned)
-    if holds_nothing and layout is None and task.schedule.chooses_by_first_rows() and len(batch.examples):
+        raise ValueError(
+            "layout= is fixed at the first call, and this model has already learnt rows."
+        )
+    is_empty = before is None or (before.holds_nothing and not before.pinned)
+    chooses_now = layout is None and task.schedule.chooses_by_first_rows()
+    if is_empty and chooses_now and len(batch.examples):
         return _fit_first_rows(settings, before, batch)
     if before is None:
         state, batch = _begin(settings, batch, layout)
-    elif holds_nothing and task.schedule.begins_again(before, choose_again=choose_again):
-        state = begin_again(settings, before, batch)
+    elif is_empty and task.schedule.begins_again(before, choose_again=choose_again):
+        state = _begin_again(settings, before, batch)
     else:
         state = before
     state = _add(settings, state, batch, choose_again=choose_again)
-    if choose_again and (task.schedule.is_choice_due(settings, state) or task.schedule.is_choice_due_at_once(state)):
+    if choose_again and _is_choice_due(settings, state):
         return choose_again_by_rows(settings, state)
     vote = task.weighing.weigh_learned(
         settings,
@@ -66,8 +86,8 @@ def _fit_first_rows(
     settings: EditSettings[L, M, V], before: ModelState[L, M, V] | None, batch: RowBatch
 ) -> ModelState[L, M, V]:
     """Choose everything by the first rows."""
-    learned = TokenTypes.from_contexts(batch.examples.contexts)
-    batch = replace(batch, columns=replace(batch.columns, token_types=learned))
+    token_types = TokenTypes.from_contexts(batch.examples.contexts)
+    batch = replace(batch, columns=replace(batch.columns, token_types=token_types))
     if before is None:
         return fit_batch(settings, batch, settings.seed())
     return fit_batch(settings, batch, before.seed).with_changes(**before.carried)
@@ -76,53 +96,82 @@ def _fit_first_rows(
 def _begin(
     settings: EditSettings[L, M, V], batch: RowBatch, layout: ModelState[L, M, V] | None
 ) -> tuple[ModelState[L, M, V], RowBatch]:
-    """Return the first state of a model, without rows, and its first rows as of the kinds of their columns."""
+    """Return the first state of a model, without rows, and its first rows.
+
+    With a layout, these are rows of the kinds that the columns of the layout have.
+    """
     n_labels = len(batch.examples.labels.union(batch.declared))
     if layout is None:
-        plan = settings.task.choosing.choose_by_first_rows(settings, batch.columns, batch, n_labels, settings.seed())
+        plan = settings.task.choosing.choose_by_first_rows(
+            settings, batch.columns, batch, n_labels=n_labels, seed=settings.seed()
+        )
     else:
-        columns, examples = like_layout(settings, batch.columns, batch.examples, layout.columns)
+        columns, examples = adopt_kinds(settings, batch.columns, batch.examples, layout.columns)
         batch = replace(batch, columns=columns, examples=examples)
         plan = choose_like_given(settings, columns, layout, n_labels)
-    return start(settings, plan, batch.columns, batch.target_dtype, layout), batch
+    return start(settings, plan, batch.columns, batch.target_dtype, layout=layout), batch
 
 
-def begin_again(settings: EditSettings[L, M, V], state: ModelState[L, M, V], batch: RowBatch) -> ModelState[L, M, V]:
-    """Return a state as for a first batch, with nothing stored; declared labels and the seed stay."""
-    task, declared = settings.task, state.declared
-    n_labels = len(batch.examples.labels.union(declared))
-    plan = task.choosing.choose_by_first_rows(settings, state.columns, batch, n_labels, state.seed)
+def _begin_again(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], batch: RowBatch
+) -> ModelState[L, M, V]:
+    """Return a state as for a first batch, with nothing stored; declared labels and seed stay."""
+    task = settings.task
+    declared = state.declared
+    plan = task.choosing.choose_by_first_rows(
+        settings,
+        state.columns,
+        batch,
+        n_labels=len(batch.examples.labels.union(declared)),
+        seed=state.seed,
+    )
     again = start(settings, plan, state.columns, state.target_dtype)
     memory = task.counting.declare(again.memory, declared)
     return again.with_changes(memory=memory, cutting=state.cutting, **state.carried)
 
 
 def _add(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], batch: RowBatch, *, choose_again: bool
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    batch: RowBatch,
+    *,
+    choose_again: bool,
 ) -> ModelState[L, M, V]:
     """Count and store a batch of rows."""
-    task, examples = state.task, batch.examples
-    learned = TokenTypes.from_contexts(examples.contexts)
-    columns = state.columns.with_tokens(learned, first=state.holds_nothing)
-    state = state.with_changes(columns=columns, memory=task.counting.declare(state.memory, batch.declared))
+    counting = state.task.counting
+    examples = batch.examples
+    token_types = TokenTypes.from_contexts(examples.contexts)
+    state = state.with_changes(
+        columns=state.columns.with_tokens(token_types, first=state.holds_nothing),
+        memory=counting.declare(state.memory, batch.declared),
+    )
     try:
-        memory = task.counting.count(state, [examples])
+        memory = counting.count(state, [examples])
     except DoesNotFitError:
         return learn_what_does_not_fit(settings, state, examples, choose_again=choose_again)
-    store = None if state.store is None else state.store.edit(examples, 1)
+    store = state.edit_store(examples, 1)
     return state.with_changes(memory=memory, target_dtype=batch.target_dtype, store=store)
 
 
+def _is_choice_due(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> bool:
+    schedule = settings.task.schedule
+    return schedule.is_choice_due(settings, state) or schedule.is_choice_due_at_once(state)
+
+
 def learn_what_does_not_fit(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], examples: Examples, *, choose_again: bool
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    examples: Examples,
+    *,
+    choose_again: bool,
 ) -> ModelState[L, M, V]:
     """Learn rows that have no place in the layout.
 
-    With `choose_again`, a model that keeps all its rows chooses everything by all of them. Else an open layout gets
-    room for these rows, and another one refuses them.
+    With `choose_again`, a model that keeps all its rows chooses everything by all of them.
+    Otherwise an open layout gets room for these rows, and another one refuses them.
     """
     task = state.task
-    stored = state.with_changes(store=None if state.store is None else state.store.edit(examples, 1))
+    stored = state.with_changes(store=state.edit_store(examples, 1))
     if choose_again and state.can_choose and stored.can_choose:
         again = choose_again_by_rows(settings, stored)
         task.schedule.warn_of_choice(state, again, examples)
@@ -131,37 +180,50 @@ def learn_what_does_not_fit(
     return stored.with_changes(memory=task.counting.count(stored, [examples]))
 
 
-def choose_again_by_rows(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
+def choose_again_by_rows(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V]
+) -> ModelState[L, M, V]:
     """Choose everything again by the kept rows, which are all, and count them."""
     assert state.store is not None
-    columns, store = decided_by_rows(settings, state.columns, state.store)
+    columns, store = decide_by_rows(settings, state.columns, state.store)
     return fit_stored(settings, state, columns, store, quickly=True)
 
 
 def admit(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], X: Any, *, choose_again: bool = True
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    X: Any,
+    *,
+    choose_again: bool = True,
 ) -> ModelState[L, M, V]:
-    """Let a table that is to be learned decide kinds of columns, and count the rows as of these kinds."""
-    columns = decided_with(settings, state, X, choose=choose_again)
+    """Let a table that is to be learned decide kinds of columns.
+
+    Where they change, the rows of the model are counted again as rows of these kinds.
+    """
+    columns = decide_by_next_table(settings, state, X, choose=choose_again)
     if columns is state.columns:
         return state
     if columns.kinds == state.columns.kinds:
         return state.with_changes(columns=columns)
-    return with_other_kinds(settings, state, columns, choose_again=choose_again)
+    return recount_as_kinds(settings, state, columns, choose_again=choose_again)
 
 
-def with_other_kinds(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], columns: Columns, *, choose_again: bool
+def recount_as_kinds(
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    columns: Columns,
+    *,
+    choose_again: bool,
 ) -> ModelState[L, M, V]:
     """Return a state whose columns are of other kinds, with the rows counted again."""
     if state.store is None or state.rows is None or not len(state.rows):
         return state.with_changes(columns=columns)  # the first rows start over
     task = settings.task
-    known = state.columns.with_types_of(columns)
-    columns, store = with_kinds(settings, known, state.store, columns.kinds)
+    before = state.columns.with_types_of(columns)
+    columns, store = convert_store(settings, before, state.store, columns.kinds)
     if choose_again or task.schedule.chooses_by_first_rows():
         again = fit_stored(settings, state, columns, store, quickly=True)
         return again.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice
-    batch = RowBatch(rows_of(store), columns, state.target_dtype, state.declared)
-    again = begin_again(settings, state.with_changes(columns=columns), batch)
+    batch = RowBatch(get_kept_rows(store), columns, state.target_dtype, state.declared)
+    again = _begin_again(settings, state.with_changes(columns=columns), batch)
     return again.with_changes(memory=task.counting.count(again, [batch.examples]), store=store)

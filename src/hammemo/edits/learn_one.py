@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hammemo._arrays.integers import object_array
-from hammemo.edits.column_changes import waits_for
+from hammemo.edits.column_changes import declares_types
 from hammemo.edits.forget import name_lacking, note_forgotten, trust_if_known
 from hammemo.edits.learn import admit, choose_again_by_rows, learn_what_does_not_fit
 from hammemo.edits.task import DoesNotFitError
@@ -31,7 +31,7 @@ def learn_one(
     """Learn one row. Nothing is chosen, unless there was too little to choose by before."""
     task = state.task
     (context,) = state.cut([one_context(row, state.columns.names, "learn_one")])
-    if waits_for(settings, state, context):
+    if declares_types(settings, state, context):
         state = admit(settings, state, [list(context)], choose_again=False)
     context = read_row(settings, state, context)
     target, target_dtype = task.reading.read_target(settings, state, target, 1)
@@ -41,7 +41,9 @@ def learn_one(
     try:
         memory = task.counting.count_one(state, context, target, 1)
     except DoesNotFitError:
-        return learn_what_does_not_fit(settings, state, Examples.of([context], [target]), choose_again=True)
+        return learn_what_does_not_fit(
+            settings, state, Examples.of([context], [target]), choose_again=True
+        )
     after = state.with_changes(memory=memory, target_dtype=target_dtype, store=store)
     if task.schedule.is_choice_due_at_once(after):
         return choose_again_by_rows(settings, after)
@@ -84,16 +86,26 @@ def read_row(
     """
     columns = state.columns
     if len(context) != columns.n:
-        raise ValueError(f"The model was fitted on rows of {columns.n} values; this has {len(context)}.")
+        raise ValueError(
+            f"The model was fitted on rows of {columns.n} values; this has {len(context)}."
+        )
     kinds = columns.kinds
     if not columns.has_ordered:
         return fill_tokens(context, settings.missing)
     if columns.packed:
-        packed: list[Any] = pack_table([list(context)], settings.missing, columns.list_names())[0].tolist()
+        table = pack_table([list(context)], settings.missing, columns.list_names())
+        packed: list[Any] = table[0].tolist()
         return packed
     if all(map(is_own_token, context, kinds)):
         return [as_token(value) for value in context]
     listed = [object_array([value]) for value in context]
-    table = tokens_of(listed, kinds, settings.missing, columns.list_names(), learning=learning, scales=columns.scales)
+    table = tokens_of(
+        listed,
+        kinds,
+        settings.missing,
+        columns.list_names(),
+        learning=learning,
+        scales=columns.scales,
+    )
     row: list[Any] = table[0].tolist()
     return [as_token(token) for token in row]

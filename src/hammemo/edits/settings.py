@@ -1,4 +1,4 @@
-"""The parameters of a model, as the edits take them, and what `random_state` and `keep` mean for every model."""
+"""The parameters of a model as edits take them, and what `random_state` and `keep` mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EditSettings(Protocol[L, M, V]):
-    """The parameters of a model as one frozen value: what an edit takes in place of an estimator."""
+    """The parameters of a model as one frozen value, which edits take in place of an estimator."""
 
     @property
     def task(self) -> ModelTask[ModelState[L, M, V], L, M, V]:
@@ -56,34 +56,44 @@ class EditSettings(Protocol[L, M, V]):
     def vote_for(self, n_labels: int) -> V:
         """Return the vote that is meant, without weights."""
 
-    def empty_store(self, h: int, seed: int, vote: V, *, documents: bool = False) -> ModelStore | None:
-        """Return what rows or documents are stored in while a model is fitted; None where nothing is."""
+    def empty_store(
+        self, h: int, seed: int, vote: V, *, documents: bool = False
+    ) -> ModelStore | None:
+        """Return what rows or documents are stored in while a model is fitted.
+
+        None where nothing is.
+        """
 
     def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit of what was stored while it ran."""
 
 
-def most_kept(keep: Any, *, digests: bool = False) -> int | None:
-    """Return how many rows the parameter `keep` says are kept at most, None where it gives no number, or refuse it.
+def read_row_limit(keep: Any, *, digests: bool = False) -> int | None:
+    """Return how many rows are kept at most, by the parameter `keep`, or refuse it.
 
-    `digests` says whether the error also names the ways to store digests.
+    None stands for a parameter that gives no number. With `digests`, the error names the ways to
+    store digests, too.
     """
-    if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
-        known = "', '".join(["auto", *(DIGEST_NAMES if digests else ())])
+    if isinstance(keep, bool) or (isinstance(keep, str) and keep == "auto"):
+        return None
+    if not isinstance(keep, (int, np.integer)):
+        names = "', '".join(["auto", *(DIGEST_NAMES if digests else ())])
         end = ", a number of rows, or Digests()." if digests else " or a number of rows."
-        raise ValueError(f"keep={keep!r} is not known: use '{known}', True, False{end}")
-    if not isinstance(keep, (str, bool)) and keep < 1:
+        raise ValueError(f"keep={keep!r} is not known: use '{names}', True, False{end}")
+    if keep < 1:
         raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
-    return None if isinstance(keep, (str, bool)) else int(keep)
+    return int(keep)
 
 
-def seed_of(random_state: Any) -> int:
+def choose_seed(random_state: Any) -> int:
     """Return the seed of a model; of None, a new one."""
     if isinstance(random_state, bool):  # numpy takes it for 0 or 1; as JSON it would be no number
         raise ValueError(f"random_state={random_state} is not a seed: use a whole number.")
     if isinstance(random_state, (int, np.integer)):
         if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
-            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
+            raise ValueError(
+                f"random_state={random_state} does not fit in 64 bits: use a smaller seed."
+            )
         return int(random_state)
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -1,9 +1,10 @@
 """The state of a model: one value that never changes, replaced as a whole by every edit.
 
-The rule of all models: the layout is a function of the kept rows, the memory is a sum over rows under that layout, and
-the vote is a function of the kept rows and the memory. Nothing else is learned. What the three are, and how they are
-made, is a matter of the task (:mod:`hammemo.edits.task`): labels or numbers. The edits in this package are written
-once, as functions from one state to the next.
+The rule of all models: the layout is a function of the kept rows, the memory is a sum over rows
+under that layout, and the vote is a function of the kept rows and the memory. Nothing else is
+learned. What the three are, and how they are made, is a matter of the task
+(:mod:`hammemo.edits.task`): labels or numbers. The edits in this package are written once, as
+functions from one state to the next.
 
 A memory is a value as well: an edit asks the task for the memory with more rows, or with fewer.
 """
@@ -65,8 +66,8 @@ class ModelState(Generic[L, M, V]):
     target_dtype : dtype
         The type that labels or numbers have in answers.
     store : ModelStore, optional
-        What is stored of the rows or documents: those that are kept, which `refit` chooses by and fits the vote to,
-        and digests of all.
+        What is stored of the rows or documents: those that are kept, which `refit` chooses by and
+        fits the vote to, and digests of all.
     cutting : Cutting, optional
         How streams were cut into windows, if any were learned, all alike.
     pinned : bool
@@ -74,9 +75,11 @@ class ModelState(Generic[L, M, V]):
     chosen_at : int
         How many examples were held when layout and vote were chosen; 0 where they were not.
     stale : bool
-        Whether rows were forgotten on which what was chosen or fitted may still depend. It is not in digests.
+        Whether rows were forgotten on which what was chosen or fitted may still depend. It is not
+        in digests.
     refitted : frozenset of str
-        Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since.
+        Which of "layout" and "weights" the last edit chose and fitted by all rows that the model
+        holds since.
     witness : Witness, optional
         What counts the forgotten rows while a receipt is made; copies of the state do not have it.
     position : str, optional
@@ -103,13 +106,16 @@ class ModelState(Generic[L, M, V]):
         return {**vars(self), "witness": None}
 
     def with_changes(self, **changes: Any) -> ModelState[L, M, V]:
-        """Return a copy with other values, as `dataclasses.replace`, but quickly: single edits take microseconds."""
+        """Return a copy with other values.
+
+        It is `dataclasses.replace` without checks, since single edits take microseconds.
+        """
         changed = object.__new__(ModelState)
         object.__setattr__(changed, "__dict__", {**self.__dict__, **changes})
         return changed
 
     def with_layout_of(self, other: ModelState[L, M, V]) -> ModelState[L, M, V]:
-        """Return it with the layout and the fitted vote of another state, and its own memory and rows."""
+        """Return it with the layout and the fitted vote of another state; memory and rows stay."""
         return self.with_changes(
             layout=other.layout,
             vote=copy.deepcopy(other.vote),
@@ -162,8 +168,17 @@ class ModelState(Generic[L, M, V]):
         """A short name of the layout: models with equal ones can be merged."""
         return self.task.counting.fingerprint(self)
 
+    def empty_memory(self) -> M:
+        """Return a memory of this layout without rows, in which declared labels stay declared."""
+        counting = self.task.counting
+        return counting.declare(counting.empty_memory(self), self.declared)
+
+    def edit_store(self, examples: Examples, sign: int) -> ModelStore | None:
+        """Return what is stored, with examples added or, with sign -1, removed."""
+        return None if self.store is None else self.store.edit(examples, sign)
+
     def cut(self, X: Any) -> Any:
-        """Return contexts of one length where it is known how to make them of shorter and longer ones."""
+        """Return contexts of one length, where the model knows how to cut others."""
         return X if self.cutting is None else self.cutting.contexts(X, self.columns.n)
 
     @property
@@ -189,8 +204,15 @@ class ModelState(Generic[L, M, V]):
 
     @property
     def can_choose(self) -> bool:
-        """Whether another layout may be chosen by the kept rows or documents: all are kept, and none was given."""
-        return self.all_kept is not None and not self.pinned and self.task.counting.can_count_again(self.memory)
+        """Whether another layout may be chosen by the kept rows or documents.
+
+        All must be kept, and the layout must not have been given.
+        """
+        return (
+            self.all_kept is not None
+            and not self.pinned
+            and self.task.counting.can_count_again(self.memory)
+        )
 
     @property
     def can_choose_by_rows(self) -> bool:
@@ -220,6 +242,6 @@ def refuse_to_record(state: AnyState | None) -> None:
     """Refuse an edit that learns or merges while a receipt is made of what is forgotten."""
     if state is not None and state.witness is not None:
         raise ValueError(
-            "A receipt is being made, and it counts the rows that forget and forget_stream remove: learn and merge "
-            "before or after the block. Nothing was changed."
+            "A receipt is being made, and it counts the rows that forget and forget_stream remove: "
+            "learn and merge before or after the block. Nothing was changed."
         )

@@ -1,16 +1,19 @@
-"""Make a model equal to a table by its content: forget the rows that are gone, learn the new ones. No log is needed.
+"""Make a model equal to a table by its content: forget the rows that are gone, learn the new ones.
 
-What a model holds and what a table holds are two multisets of rows, and `difference` is what one has more often than
-the other. A model that keeps all its rows knows the content of both sides. One with digests of all rows
-(:mod:`hammemo.stores.digest_store`) knows which rows of the table are new, and how many of its own are gone, but not
-what these held. They cannot be subtracted then, so all rows of the table are counted again under the same layout. A
-memory is a sum over rows, so this gives the same counts. A model that knows neither can only be fitted to the table.
+No log is needed.
+
+What a model holds and what a table holds are two multisets of rows, and `difference` is what one
+has more often than the other. A model that keeps all its rows knows the content of both sides. One
+with digests of all rows (:mod:`hammemo.stores.digest_store`) knows which rows of the table are new,
+and how many of its own are gone, but not what these held. They cannot be subtracted then, so all
+rows of the table are counted again under the same layout. A memory is a sum over rows, so this
+gives the same counts. A model that knows neither can only be fitted to the table.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from hammemo.edits.fit import fit, fit_again
 from hammemo.edits.forget import forget, forget_everything
 from hammemo.edits.learn import admit, learn
 from hammemo.edits.refit import refit as refit_state
+from hammemo.edits.task import L, M, V
 from hammemo.stores.digest_store import DigestStore
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.contexts import Examples, join_examples
@@ -35,13 +39,22 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array, Ints
     from hammemo.edits.settings import EditSettings
     from hammemo.edits.state import ModelState
-    from hammemo.edits.task import L, M, ReadRows, V
+    from hammemo.edits.task import ReadRows
     from hammemo.stores.kept import ModelStore
     from hammemo.stores.kept_rows import KeptRows
     from hammemo.tokens.columns import Columns
 
 Table: TypeAlias = tuple[Any, Any, Any]
 """Rows X, their labels or targets y, and how often each occurs: sample_weight, or None."""
+
+_HOW_IN_WORDS: Final = {
+    "edited": "",
+    "counted": (
+        " The model has only digests of the rows that are gone, so all rows were counted again."
+    ),
+    "fitted": " The model was fitted to the table.",
+}
+"""What `Synced.how` adds to its text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +68,8 @@ class Difference:
     n_gone : int
         How many these are.
     places, times : ndarray of int64
-        The rows of the table that it holds more often, each distinct row once, and how many times more.
+        The rows of the table that it holds more often, each distinct row once, and how many times
+        more.
     n_same : int
         How many rows both hold.
     """
@@ -81,9 +95,9 @@ class Synced:
     forgotten, learnt, unchanged : int or None
         How many rows; copies count. None where the model did not know which rows it held.
     how : {"edited", "counted", "fitted"}
-        "edited": the rows that differ were forgotten and learnt. "counted": the rows that are gone were known only by
-        their digests, so all rows of the table were counted again under the same layout. "fitted": the model was
-        fitted to the table.
+        "edited": the rows that differ were forgotten and learnt. "counted": the rows that are gone
+        were known only by their digests, so all rows of the table were counted again under the same
+        layout. "fitted": the model was fitted to the table.
     new : CheckedRows
         The rows to learn.
     gone : Examples, optional
@@ -103,50 +117,61 @@ class Synced:
         return self.forgotten == 0 and self.learnt == 0
 
     def learnt_rows(self) -> tuple[Array, Array]:
-        """Return the rows to learn and their labels, a row with n copies n times, as `partial_fit` takes them."""
-        times = np.repeat(np.arange(len(self.new.counts)), self.new.counts)
-        return _values(self.new.tokens[times], self.new.columns), self.new.labels[times]
+        """Return the rows to learn and their labels, as `partial_fit` takes them.
+
+        A row with n copies comes n times.
+        """
+        places = np.repeat(np.arange(len(self.new.counts)), self.new.counts)
+        return _read_values(self.new.tokens[places], self.new.columns), self.new.labels[places]
 
     def forgotten_rows(self) -> tuple[Array, Array]:
-        """Return the rows to forget and their labels, as `forget` takes them; ValueError where they are not stored."""
-        if self.gone is None:
-            raise ValueError(
-                "The model does not store the content of the rows that are gone: it has digests of its rows, or "
-                "nothing. Use keep='rows+digests' for a model that keeps rows."
-            )
+        """Return the rows to forget and their labels, as `forget` takes them.
+
+        ValueError where they are not stored.
+        """
         gone = self.gone
-        times = np.repeat(np.arange(len(gone)), gone.multiplicity)
-        tokens = object_array([*gone.contexts.vocabulary.tolist(), NO_TOKEN])  # rank -1 reads the last entry
+        if gone is None:
+            raise ValueError(
+                "The model does not store the content of the rows that are gone: it has digests of "
+                "its rows, or nothing. Use keep='rows+digests' for a model that keeps rows."
+            )
+        places = np.repeat(np.arange(len(gone)), gone.multiplicity)
+        # rank -1, no token, reads the last entry
+        tokens = object_array([*gone.contexts.vocabulary.tolist(), NO_TOKEN])
         labels = object_array(gone.labels.tolist())
-        return _values(tokens[gone.contexts.ranks[times]], self.new.columns), labels[gone.label_ranks[times]]
+        values = _read_values(tokens[gone.contexts.ranks[places]], self.new.columns)
+        return values, labels[gone.label_ranks[places]]
 
     def __str__(self) -> str:
         if self.forgotten is None:
             return "Fitted to the table; the model did not know which rows it held."
-        more = {
-            "edited": "",
-            "counted": " The model has only digests of the rows that are gone, so all rows were counted again.",
-            "fitted": " The model was fitted to the table.",
-        }[self.how]
         rows = "row" if self.forgotten == 1 else "rows"
-        return f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, {self.unchanged:,} unchanged.{more}"
+        return (
+            f"{self.forgotten:,} {rows} forgotten, {self.learnt:,} learnt, "
+            f"{self.unchanged:,} unchanged.{_HOW_IN_WORDS[self.how]}"
+        )
 
 
-def _values(tokens: Array, columns: Columns) -> Array:
-    """Return tokens as a user gives them: None where a value is missing, and dates, with the zone of their column."""
+def _read_values(tokens: Array, columns: Columns) -> Array:
+    """Return tokens as a user gives them.
+
+    A missing value is None, and a time is a date of Python, in the zone of its column.
+    """
     values = tokens.astype(object)
     for j, kind in enumerate(columns.kinds):
         column = values[:, j]
-        lacking = np.fromiter((token in (NO_TOKEN, MISSING) for token in column.tolist()), bool, len(column))
-        column[lacking] = None
+        are_missing = (token in (NO_TOKEN, MISSING) for token in column.tolist())
+        is_missing = np.fromiter(are_missing, bool, len(column))
+        column[is_missing] = None
         if kind is ColumnKind.DATES:
-            column[~lacking] = _dates(column[~lacking].astype(np.int64), columns.zone_of(j))
+            microseconds = column[~is_missing].astype(np.int64)
+            column[~is_missing] = _read_dates(microseconds, columns.zone_of(j))
         elif kind is ColumnKind.ORDERED_CATEGORIES:
-            column[~lacking] = values_at(column[~lacking], columns.order_of(j))
+            column[~is_missing] = values_at(column[~is_missing], columns.order_of(j))
     return values
 
 
-def _dates(microseconds: Ints, zone: str | None) -> Array:
+def _read_dates(microseconds: Ints, zone: str | None) -> Array:
     """Return the times of a column as dates of Python."""
     if zone is None:
         return microseconds.astype("datetime64[us]").astype(object)
@@ -154,69 +179,103 @@ def _dates(microseconds: Ints, zone: str | None) -> Array:
 
 
 def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
-    """Compare what a store holds with all rows of a table; None where the store does not know all its rows.
+    """Compare what a store holds with all rows of a table.
+
+    None where the store does not know all its rows.
 
     Examples
     --------
     >>> from hammemo.edits.sync import difference
     >>> from hammemo.stores.kept_rows import KeptRows
     >>> from hammemo.tokens.contexts import Examples
-    >>> kept = KeptRows.empty(h=1, seed=0).edit(Examples.of([["a"], ["a"], ["b"]], ["x", "x", "y"]), 1)
-    >>> found = difference(kept, Examples.of([["b"], ["c"], ["a"]], ["y", "y", "x"]))
-    >>> found.n_gone, found.n_new, found.n_same, found.places.tolist()
+    >>> rows = Examples.of([["a"], ["a"], ["b"]], ["x", "x", "y"])
+    >>> table = Examples.of([["b"], ["c"], ["a"]], ["y", "y", "x"])
+    >>> between = difference(KeptRows.empty(h=1, seed=0).edit(rows, 1), table)
+    >>> between.n_gone, between.n_new, between.n_same, between.places.tolist()
     (1, 1, 2, [1])
     """
     if store is None:
         return None
     kept = store.kept_rows
     if kept is not None and kept.holds_all:
-        return _by_rows(kept, rows)
-    return _by_digests(store, rows) if isinstance(store, DigestStore) else None
+        return _compare_with_rows(kept, rows)
+    if isinstance(store, DigestStore):
+        return _compare_with_digests(store, rows)
+    return None
 
 
-def _by_rows(kept: KeptRows, rows: Examples) -> Difference:
-    held = kept.examples()
-    both = join_examples([held, rows])
+def _compare_with_rows(kept: KeptRows, rows: Examples) -> Difference:
+    # Sort both together, so that equal rows stand side by side, and count each distinct row: those
+    # of the store with a minus sign.
+    kept_examples = kept.examples()
+    both = join_examples([kept_examples, rows])
     words = np.concatenate([kept.base.words, example_words(rows, kept.seed)])
     order, firsts = distinct_order(both.contexts.ranks, both.label_ranks, words)
-    times = np.concatenate([-held.multiplicity, rows.multiplicity])[order]
-    sums = np.add.reduceat(times, firsts) if len(firsts) else times
-    last = order[np.append(firsts[1:], len(order)) - 1][sums > 0]  # of equal rows, those of the table come last
-    gone = both.rows(order[firsts[sums < 0]])
-    gone = replace(gone, multiplicity=-sums[sums < 0]).with_used_labels()
-    more = sums[sums > 0]
-    n_same = int(rows.multiplicity.sum() - more.sum())
-    return Difference(gone, int(gone.multiplicity.sum()), last - len(held), more, n_same)
+    counts = np.concatenate([-kept_examples.multiplicity, rows.multiplicity])[order]
+    sums = np.add.reduceat(counts, firsts) if len(firsts) else counts
+    is_new = sums > 0
+    is_gone = sums < 0
+    gone = both.rows(order[firsts[is_gone]])
+    gone = replace(gone, multiplicity=-sums[is_gone]).with_used_labels()
+    # Of equal rows, those of the table come last: their places follow those of the store.
+    lasts = order[np.append(firsts[1:], len(order)) - 1]
+    times = sums[is_new]
+    return Difference(
+        gone=gone,
+        n_gone=int(gone.multiplicity.sum()),
+        places=lasts[is_new] - len(kept_examples),
+        times=times,
+        n_same=int(rows.multiplicity.sum() - times.sum()),
+    )
 
 
-def _by_digests(store: DigestStore, rows: Examples) -> Difference:
+def _compare_with_digests(store: DigestStore, rows: Examples) -> Difference:
     places, words, times = store.distinct(rows)
-    more = times - store.digests.times(words)
-    n_same = int((times - more.clip(min=0)).sum())
+    n_more = times - store.digests.times(words)
+    n_same = int((times - n_more.clip(min=0)).sum())
     n_gone = store.digests.total - n_same
-    gone = rows.rows(np.empty(0, np.int64)) if not n_gone else None
-    return Difference(gone, n_gone, places[more > 0], more[more > 0], n_same)
+    is_new = n_more > 0
+    return Difference(
+        gone=None if n_gone else rows.rows(np.empty(0, np.int64)),
+        n_gone=n_gone,
+        places=places[is_new],
+        times=n_more[is_new],
+        n_same=n_same,
+    )
+
+
+class Comparison(NamedTuple, Generic[L, M, V]):
+    """A fitted model beside all rows of a table."""
+
+    state: ModelState[L, M, V]
+    """The state, with its columns of the kinds that model and table decide together."""
+    rows: CheckedRows
+    """The rows of the table, as rows of these kinds."""
+    difference: Difference | None
+    """None where the model does not know all its rows."""
 
 
 def compare(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], batches: Sequence[Table], read: ReadRows
-) -> tuple[ModelState[L, M, V], CheckedRows, Difference | None]:
-    """Compare a fitted model with all rows of a table, in batches of (X, y, sample_weight) with at least one row.
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    batches: Sequence[Table],
+    read: ReadRows,
+) -> Comparison[L, M, V]:
+    """Compare a fitted model with all rows of a table.
 
-    Return the state with its columns of the kinds that both decide, the rows as of these kinds, and the difference;
-    that is None where the model does not know all its rows.
+    They come in batches of (X, y, sample_weight) with at least one row.
     """
     for X, _, _ in batches:
         state = admit(settings, state, X)
     rows = join_rows([read(X, y, state, weight) for X, y, weight in batches])
     if not rows.counts.all():
         rows = rows[rows.counts > 0]
-    return state, rows, difference(state.store, rows.examples())
+    return Comparison(state, rows, difference(state.store, rows.examples()))
 
 
 def sync(
     settings: EditSettings[L, M, V],
-    state: ModelState[L, M, V] | None,
+    before: ModelState[L, M, V] | None,
     table: Table,
     read: ReadRows,
     *,
@@ -225,59 +284,112 @@ def sync(
 ) -> tuple[ModelState[L, M, V] | None, Synced]:
     """Return the state that holds just the rows of a table, and what the difference was.
 
-    The table is (X, y, sample_weight), and `read` checks such rows. With `refit`, the state is the one that a fit makes
-    of the table; the seed, declared labels and a given layout stay. With `dry_run`, the state that is returned means
-    nothing.
+    Parameters
+    ----------
+    settings : EditSettings
+    before : ModelState or None
+        None for a model that has learned nothing: it is fitted to the table.
+    table : (X, y, sample_weight)
+    read : callable
+        Checks such rows.
+    refit : bool
+        Whether the state is the one that a fit makes of the table; the seed, declared labels and a
+        layout that was given stay.
+    dry_run : bool
+        Whether only the difference is needed; the state that is returned means nothing.
     """
     X, y, sample_weight = table
-    if state is None:
+    if before is None:
         rows = read(X, y, None, sample_weight)
         after = None if dry_run else fit(settings, None, rows)
-        return after, Synced(0, int(rows.counts.sum()), 0, "fitted", rows, None)
-    _refuse_documents(state)
+        return after, _describe_first_fit(rows)
+    _refuse_documents(before)
     if not len(y) or (sample_weight is not None and not np.any(sample_weight)):
-        return _sync_with_nothing(settings, state, refit=refit and not dry_run)
-    before = state
-    state, rows, found = compare(settings, state, [table], read)
-    if found is None and not refit:
+        return _sync_with_nothing(settings, before, refit=refit and not dry_run)
+    state, rows, between = compare(settings, before, [table], read)
+    if between is None and not refit:
         raise ValueError(
-            "sync compares rows, and this model does not know all of its rows (keep=False, or more rows than it keeps "
-            "and no digests): pass refit=True to fit it to the table, or fit it with keep='auto+digests' once."
+            "sync compares rows, and this model does not know all of its rows (keep=False, or more "
+            "rows than it keeps and no digests): pass refit=True to fit it to the table, or fit it "
+            "with keep='auto+digests' once."
         )
-    fits = refit and not state.pinned
-    synced = _synced(rows, found, is_fitted=fits)
+    is_fitted = refit and not state.pinned
+    synced = _describe_sync(rows, between, is_fitted=is_fitted)
     if dry_run:
         return state, synced
-    if fits:
+    if is_fitted:
+        declared = settings.task.reading.list_declared_targets(before)
         again = read(X, y, None, sample_weight)
-        return fit_again(settings, before, again, settings.task.reading.list_declared_targets(before)), synced
-    if found is not None and found.gone is not None:
-        after = state
-        if len(found.gone):
-            after = forget(settings, after, found.gone)
-        if found.n_new:
-            after = learn(settings, after, synced.new)
+        return fit_again(settings, before, again, declared), synced
+    if between is not None and between.gone is not None:
+        after = _learn_difference(settings, state, synced.new, between.gone)
     else:
         after = learn(settings, forget_everything(settings, state), rows, choose_again=False)
     return refit_state(settings, after) if refit else after, synced
 
 
-def _synced(rows: CheckedRows, found: Difference | None, *, is_fitted: bool) -> Synced:
-    if found is None:
-        return Synced(None, None, None, "fitted", rows, None)
-    how = "fitted" if is_fitted else "edited" if found.gone is not None else "counted"
-    new = replace(rows[found.places], counts=found.times)
-    return Synced(found.n_gone, found.n_new, found.n_same, how, new, found.gone)
+def _learn_difference(
+    settings: EditSettings[L, M, V], state: ModelState[L, M, V], new: CheckedRows, gone: Examples
+) -> ModelState[L, M, V]:
+    """Forget the rows that are gone and learn the new ones."""
+    if len(gone):
+        state = forget(settings, state, gone)
+    if len(new.counts):
+        state = learn(settings, state, new)
+    return state
+
+
+def _describe_first_fit(rows: CheckedRows) -> Synced:
+    return Synced(
+        forgotten=0,
+        learnt=int(rows.counts.sum()),
+        unchanged=0,
+        how="fitted",
+        new=rows,
+        gone=None,
+    )
+
+
+def _describe_sync(rows: CheckedRows, between: Difference | None, *, is_fitted: bool) -> Synced:
+    if between is None:
+        return Synced(
+            forgotten=None, learnt=None, unchanged=None, how="fitted", new=rows, gone=None
+        )
+    if is_fitted:
+        how = "fitted"
+    elif between.gone is not None:
+        how = "edited"
+    else:
+        how = "counted"
+    return Synced(
+        forgotten=between.n_gone,
+        learnt=between.n_new,
+        unchanged=between.n_same,
+        how=how,
+        new=replace(rows[between.places], counts=between.times),
+        gone=between.gone,
+    )
 
 
 def _sync_with_nothing(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], *, refit: bool
 ) -> tuple[ModelState[L, M, V], Synced]:
     """Forget everything: the content of no row is needed."""
-    kept, h = state.rows, state.columns.width
-    gone = kept.examples() if kept is not None and kept.holds_all else None
-    nothing = CheckedRows(np.empty((0, h), object), np.empty(0, object), np.empty(0, np.int64), state.columns)
-    synced = Synced(state.n_examples, 0, 0, "edited", nothing, gone)
+    kept = state.rows
+    nothing = CheckedRows(
+        np.empty((0, state.columns.width), object),
+        np.empty(0, object),
+        np.empty(0, np.int64),
+        state.columns,
+    )
+    synced = Synced(
+        forgotten=state.n_examples,
+        learnt=0,
+        unchanged=0,
+        how="edited",
+        new=nothing,
+        gone=kept.examples() if kept is not None and kept.holds_all else None,
+    )
     after = forget_everything(settings, state)
     return refit_state(settings, after) if refit else after, synced
 
@@ -285,6 +397,6 @@ def _sync_with_nothing(
 def _refuse_documents(state: ModelState[L, M, V]) -> None:
     if state.cutting is not None or state.documents is not None:
         raise ValueError(
-            "sync compares the rows of a table, and this model learnt documents: use forget_stream and "
-            "partial_fit_stream."
+            "sync compares the rows of a table, and this model learnt documents: use forget_stream "
+            "and partial_fit_stream."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hammemo.edits.column_changes import with_kinds
+from hammemo.edits.column_changes import convert_store
 from hammemo.edits.learn import choose_again_by_rows
 from hammemo.edits.task import DoesNotFitError
 
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 def take_choice(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], chosen: ModelState[L, M, V]
 ) -> ModelState[L, M, V]:
-    """Take layout, vote and weights that another version has chosen; under another layout count the kept rows again."""
-    columns, store = state.columns, state.store
+    """Take layout, vote and weights that another version has chosen.
+
+    Under another layout count the kept rows again.
+    """
+    columns = state.columns
+    store = state.store
     if chosen.columns.n != columns.n or chosen.seed != state.seed:
         raise ValueError("the layout is of a model with other columns, or with another seed")
     task = state.task
@@ -27,15 +31,17 @@ def take_choice(
     if store is None or not state.can_choose:
         raise ValueError("only a model that keeps all its rows can take another layout")
     if state.rows is not None and chosen.columns.kinds != columns.kinds:
-        columns, store = with_kinds(settings, columns, store, chosen.columns.kinds)
+        columns, store = convert_store(settings, columns, store, chosen.columns.kinds)
     columns = columns.with_types_of(chosen.columns)  # as `refit` does
     assert store.kept is not None
-    taken = state.with_layout_of(chosen)
-    taken = taken.with_changes(memory=task.counting.declare(task.counting.empty_memory(chosen), state.declared))
+    memory = task.counting.declare(task.counting.empty_memory(chosen), state.declared)
+    after = state.with_layout_of(chosen).with_changes(memory=memory)
     try:
-        memory = task.counting.count(taken, store.kept.batches())
+        memory = task.counting.count(after, store.kept.batches())
     except DoesNotFitError:  # such rows came since: the choice is outdated
         return choose_again_by_rows(settings, state)
-    is_open = state.documents is not None and not len(store.kept)  # as after `open`
-    after = settings.empty_store(store.h, store.seed, chosen.vote) if is_open else store
-    return taken.with_changes(memory=memory, columns=columns, store=after, cutting=chosen.cutting, stale=False)
+    if state.documents is not None and not len(store.kept):  # a model without documents is open
+        store = settings.empty_store(store.h, store.seed, chosen.vote)
+    return after.with_changes(
+        memory=memory, columns=columns, store=store, cutting=chosen.cutting, stale=False
+    )

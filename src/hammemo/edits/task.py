@@ -1,9 +1,11 @@
 """What an edit asks of the task of a model: all that differs between labels and numbers.
 
-`LABELS` (:mod:`hammemo.tasks.labels.task`) and `NUMBERS` (:mod:`hammemo.tasks.numbers.task`) are the two values of this
-protocol. An edit is written once, in terms of it, and never asks which of the two it has.
+`LABELS` (:mod:`hammemo.tasks.labels.task`) and `NUMBERS` (:mod:`hammemo.tasks.numbers.task`) are
+the two values of this protocol. An edit is written once, in terms of it, and never asks which of
+the two it has.
 
-A task is made of functions of values: none of them changes a state, a memory or a store that it is given.
+A task is made of functions of values: none of them changes a state, a memory or a store that it is
+given.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ class LayoutPlan(Generic[L, M, V]):
         Without weights, where they are to be fitted.
     seed : int
     precomputed : Any
-        What choosing has computed of the rows: counting and weighing the same rows need not compute it again.
+        What choosing has computed of the rows: counting and weighing the same rows need not compute
+        it again.
     """
 
     layout: L
@@ -128,10 +131,14 @@ class TargetReading(Protocol[S_contra]):
     def read_targets(self, y: Any, /) -> Array:
         """Return what a user gives as y as an array of labels or targets, or refuse it."""
 
-    def read_target(self, settings: Any, state: S_contra, target: Any, sign: int, /) -> tuple[Any, np.dtype[Any]]:
+    def read_target(
+        self, settings: Any, state: S_contra, target: Any, sign: int, /
+    ) -> tuple[Any, np.dtype[Any]]:
         """Return one label or target, and the type of all targets once it is learned."""
 
-    def read_batch(self, settings: Any, rows: CheckedRows, declared: Any, before: S_contra | None, /) -> RowBatch:
+    def read_batch(
+        self, settings: Any, rows: CheckedRows, declared: Any, before: S_contra | None, /
+    ) -> RowBatch:
         """Return rows that are to be learned; ValueError where there is nothing to learn."""
 
     def common_dtype(self, state: S_contra, other: S_contra, /) -> np.dtype[Any]:
@@ -154,7 +161,10 @@ class ChoiceSchedule(Protocol[S_contra, L]):
         """Return whether the layout of a state without rows is to be that of the next rows."""
 
     def is_choice_due(self, settings: Any, state: S_contra, since: int = 0, /) -> bool:
-        """Return whether everything is to be chosen again: the rows have doubled since the last choice, or `since`."""
+        """Return whether everything is to be chosen again.
+
+        It is when the rows have doubled since the last choice, or since there were `since`.
+        """
 
     def is_choice_due_at_once(self, state: S_contra, /) -> bool:
         """Return whether everything is to be chosen again even after a single row."""
@@ -163,13 +173,16 @@ class ChoiceSchedule(Protocol[S_contra, L]):
         """Return whether a refit chooses a layout, or fits what only a whole choice holds."""
 
     def is_layout_open(self, state: S_contra, /) -> bool:
-        """Return whether the rows said too little to choose a layout, so that one chosen by other rows is better."""
+        """Return whether too few rows chose the layout, so that the choice of others is better."""
 
     def make_room(self, layout: L, examples: Examples, /) -> L:
-        """Return a layout in which more rows fit, where that is open; a memory of the former one is one of it, too."""
+        """Return a layout in which more rows fit, where that is open.
+
+        A memory of the former one is one of it, too.
+        """
 
     def warn_of_choice(self, before: S_contra, after: S_contra, examples: Examples, /) -> None:
-        """Warn of what was lost when everything was chosen again because of rows that did not fit."""
+        """Warn of what was lost when rows did not fit and everything was chosen again."""
 
     def layout_is_by_rows(self, settings: Any, state: S_contra, /) -> bool:
         """Return whether the layout was chosen by rows."""
@@ -181,27 +194,45 @@ class LayoutChoice(Protocol[S_contra, L, M, V]):
     def choose(
         self, settings: Any, columns: Columns, examples: Examples, seed: int, /, *, quickly: bool
     ) -> LayoutPlan[L, M, V]:
-        """Choose everything by the rows of a table; with `quickly`, hold out one fold, however few rows there are."""
+        """Choose everything by the rows of a table.
+
+        With `quickly`, hold out one fold, however few rows there are.
+        """
 
     def choose_by_first_rows(
-        self, settings: Any, columns: Columns, batch: RowBatch | None, n_labels: int, seed: int, /
+        self,
+        settings: Any,
+        columns: Columns,
+        batch: RowBatch | None,
+        /,
+        *,
+        n_labels: int,
+        seed: int,
     ) -> LayoutPlan[L, M, V]:
-        """Choose what can be chosen by the first of the rows that are to come; without any for None."""
+        """Choose what can be chosen by the first of the rows that are to come.
 
-    def choose_like(self, settings: Any, columns: Columns, layout: S_contra, n_labels: int, /) -> LayoutPlan[L, M, V]:
+        Without any for None.
+        """
+
+    def choose_like(
+        self, settings: Any, columns: Columns, layout: S_contra, n_labels: int, /
+    ) -> LayoutPlan[L, M, V]:
         """Choose what another model has chosen, so that the two can be merged."""
 
     def choose_by_sample(self, settings: Any, state: S_contra, /) -> LayoutPlan[L, M, V] | None:
-        """Choose by a sample of the rows; None where it is too small, or says another layout than the memory has."""
+        """Choose by a sample of the rows.
+
+        None where it is too small, or says another layout than the memory has.
+        """
 
     def keep_layout(self, state: S_contra, /) -> L:
-        """Return the layout of a state with a note that too few rows were kept to choose it again."""
+        """Return the layout, with a note that too few rows were kept to choose it again."""
 
     def choice_rows(self, kept: KeptRows, /) -> Examples:
         """Return the kept rows that everything is chosen by."""
 
     def is_sample_enough(self, kept: Kept, /) -> bool:
-        """Return whether a sample of rows chooses as all of them do, while these are counted from elsewhere."""
+        """Return whether a sample chooses for all rows, while these are counted from elsewhere."""
 
 
 class DocumentFit(Protocol[S]):
@@ -242,20 +273,35 @@ class RowCount(Protocol[S_contra, L, M, V]):
         """Return a memory of the same layout without rows and without declared labels."""
 
     def open_memory(self, plan: LayoutPlan[L, M, V], kept: Kept | None, /) -> M:
-        """Return an empty memory of a plan; where only some rows are kept, these settle what is open in its layout."""
+        """Return an empty memory of a plan.
 
-    def count(self, state: S_contra, batches: Iterable[Examples], sign: int = 1, /, *, precomputed: Any = None) -> M:
+        Where only some rows are kept, these settle what is open in its layout.
+        """
+
+    def count(
+        self,
+        state: S_contra,
+        batches: Iterable[Examples],
+        sign: int = 1,
+        /,
+        *,
+        precomputed: Any = None,
+    ) -> M:
         """Return the memory of a state with rows added or, with sign -1, subtracted.
 
-        DoesNotFitError is raised where the layout has no place for rows to add, NotStoredError where rows to subtract
-        cannot be in the memory. `precomputed` is that of a plan by the same rows.
+        DoesNotFitError is raised where the layout has no place for rows to add, NotStoredError
+        where rows to subtract cannot be in the memory. `precomputed` is that of a plan by the same
+        rows.
         """
 
     def count_one(self, state: S_contra, context: list[Any], target: Any, sign: int, /) -> M:
         """Return the memory with one row added or subtracted."""
 
     def trust(self, memory: M, /, *before: S_contra) -> M:
-        """Return a memory that has forgotten rows, of which each was looked up among all rows of the states before."""
+        """Return a memory that has forgotten rows, each of which was looked up before.
+
+        It was found among all rows of the states before.
+        """
 
     def merge(self, state: S_contra, other: S_contra, sign: int, /) -> M:
         """Return the memory of both states; LayoutError where their layouts differ."""
@@ -267,13 +313,20 @@ class RowCount(Protocol[S_contra, L, M, V]):
         """Return a short name of the layout."""
 
     def has_layout_of(self, state: S_contra, other: S_contra, /) -> bool:
-        """Return whether two states have the same layout, so that the memory of one is a memory of the other."""
+        """Return whether two states have the same layout, so that each could have both memories."""
 
 
 class VoteFit(Protocol[S_contra, V]):
     """Weighs: vote = weigh(kept rows, memory)."""
 
-    def weigh(self, settings: Any, state: S_contra, learned: Examples | None = None, precomputed: Any = None, /) -> V:
+    def weigh(
+        self,
+        settings: Any,
+        state: S_contra,
+        learned: Examples | None = None,
+        precomputed: Any = None,
+        /,
+    ) -> V:
         """Return the vote fitted to the kept rows, or to what was learned where nothing is kept."""
 
     def weigh_learned(
@@ -295,7 +348,7 @@ class VoteFit(Protocol[S_contra, V]):
         """Refuse parameters that do not go with the rows that a model was fitted to."""
 
     def depends_on_rows(self, settings: Any, state: S_contra, /) -> bool:
-        """Return whether a layout that was chosen, or weights that were fitted, depend on single rows."""
+        """Return whether a chosen layout, or fitted weights, depend on single rows."""
 
 
 class ModelDescription(Protocol[S_contra]):
@@ -311,8 +364,13 @@ class ModelDescription(Protocol[S_contra]):
 class ColumnPlot(Protocol[S_contra]):
     """Draws what columns say."""
 
-    def plot_columns(self, state: S_contra, columns: Sequence[Any], label: Any, ax: Axes | None, /) -> Axes:
-        """Draw what one or two columns say of the labels or targets; `label` is one label to draw, or None."""
+    def plot_columns(
+        self, state: S_contra, columns: Sequence[Any], label: Any, ax: Axes | None, /
+    ) -> Axes:
+        """Draw what one or two columns say of the labels or targets.
+
+        `label` is one label to draw, or None.
+        """
 
 
 class ModelTask(Protocol[S, L, M, V]):

@@ -1,22 +1,32 @@
 """What `MemoryClassifier` and `MemoryRegressor` have in common: every edit, digests and copies.
 
-A model is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that each edit replaces
-by the next one. The edits are functions of :mod:`hammemo.edits`.
+A model is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that
+each edit replaces by the next one. The edits are functions of :mod:`hammemo.edits`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    overload,
+)
 
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
 from hammemo.edits import learn_one as singles
-from hammemo.edits.apply import apply, checked_position
+from hammemo.edits.apply import apply, check_position
 from hammemo.edits.column_changes import check_names
-from hammemo.edits.digests import part_digests, whole_digest
-from hammemo.edits.editing import copy_model, edit, known_state, read_rows, take_state
+from hammemo.edits.digests import compute_digest, compute_part_digests
+from hammemo.edits.editing import copy_model, edit, get_state, read_rows, take_state
 from hammemo.edits.fit import fit
 from hammemo.edits.forget import forget
 from hammemo.edits.merge import empty_copy, merge, unmerge
@@ -45,7 +55,10 @@ class QuickAnswers(NamedTuple):
     classes: list[Any]
     """The labels in sorted order."""
     find_place: Callable[[Sequence[Any]], int] | None
-    """Returns the place of the best label of a row, or -1; None where rows have to go through a table."""
+    """Returns the place of the best label of a row, or -1.
+
+    None where rows have to go through a table.
+    """
     reads_rows: bool
     """Whether the leading labels come from the rows of counts that a context reads, whatever the number of labels."""
 
@@ -93,7 +106,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         """All that the model has learned, as one value that never changes."""
         known = vars(self).get("_state")
         if known is None:
-            raise AttributeError(f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first.")
+            raise AttributeError(
+                f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first."
+            )
         return known  # type: ignore[no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -105,11 +120,16 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     @property
     def position_(self) -> str | None:
-        """Up to where the source of the rows was read, as `apply` was told; None where it was not."""
+        """Up to where the source of the rows was read, as `apply` was told.
+
+        None where it was not.
+        """
         return self.state.position
 
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn the rows X with the targets y; everything is chosen by these rows.
+        """Forget everything and learn the rows X with the targets y.
+
+        Everything is chosen by these rows.
 
         Parameters
         ----------
@@ -125,17 +145,20 @@ class MemoryModel(Versioned, Generic[L, M, V]):
             settings = model.settings()
             rows = read_rows(model, X, y, None, sample_weight)
             settings.task.reading.warn_of_targets(rows.labels)
-            return fit(settings, known_state(model), rows)
+            return fit(settings, get_state(model), rows)
 
         edit(self, change)
         return self
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
+        """Remove examples: the exact inverse of `partial_fit`.
 
-        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
-        one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
-        and fitted weights, until `refit`: a model that is queried before warns once.
+        A label without examples is no longer a class.
+
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the
+        memory can tell that one of them was never stored. What `classes` declared, and the layout
+        of the memory, stay. So do chosen sites and fitted weights, until `refit`: a model that is
+        queried before warns once.
 
         Examples
         --------
@@ -156,7 +179,12 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return self
 
     def apply(
-        self: Self, learn: Any = None, forget: Any = None, *, position: str | None = None, choose: bool = True
+        self: Self,
+        learn: Any = None,
+        forget: Any = None,
+        *,
+        position: str | None = None,
+        choose: bool = True,
     ) -> Self:
         """Forget rows and learn rows in one edit: a query sees the model before both or after both.
 
@@ -165,10 +193,11 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         learn : (X, y), optional
             As in `partial_fit`.
         forget : (X, y) or "everything", optional
-            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and nothing is changed.
+            As in `forget`; this comes first. If a row is not stored, `NotStoredError` is raised and
+            nothing is changed.
         position : str, optional
-            Up to where a source was read, such as a position in the log of a database: any string of at most 1,024
-            characters. It is stored in the same step, as `position_`.
+            Up to where a source was read, such as a position in the log of a database: any string
+            of at most 1,024 characters. It is stored in the same step, as `position_`.
         choose : bool
             As in `partial_fit`.
 
@@ -186,8 +215,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
         def change(model: Self) -> AnyState:
             read = partial(read_rows, model)
-            after = apply(model.settings(), known_state(model), learn, forget, read, choose=choose)
-            return after if position is None else after.with_changes(position=checked_position(position))
+            after = apply(model.settings(), get_state(model), learn, forget, read, choose=choose)
+            return (
+                after if position is None else after.with_changes(position=check_position(position))
+            )
 
         edit(self, change)
         return self
@@ -204,13 +235,14 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     ) -> Synced:
         """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
 
-        Rows are compared by their values and labels, and copies count. It is one edit: a query sees the model before or
-        after it, and if anything fails, nothing is changed. A model that has learnt nothing is fitted.
+        Rows are compared by their values and labels, and copies count. It is one edit: a query sees
+        the model before or after it, and if anything fails, nothing is changed. A model that has
+        learnt nothing is fitted.
 
-        The model must know its rows: it keeps all of them, or it has digests of all (``keep="auto+digests"``, or
-        ``"digests"`` to store no row in plain text). Of a row that is gone, digests do not tell the content. Then all
-        rows of the table are counted again, under the same layout. Layout and weights stay until a refit, as after
-        `forget`.
+        The model must know its rows: it keeps all of them, or it has digests of all
+        (``keep="auto+digests"``, or ``"digests"`` to store no row in plain text). Of a row that is
+        gone, digests do not tell the content. Then all rows of the table are counted again, under
+        the same layout. Layout and weights stay until a refit, as after `forget`.
 
         Parameters
         ----------
@@ -221,8 +253,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         position : str, optional
             As in `apply`: which version of the table this is, for example.
         refit : bool
-            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte of its file, for
-            any number of rows and any ``keep``; the seed, declared classes and a given layout stay.
+            Whether to fit the model to the table. The result is what `fit` makes of it, to the byte
+            of its file, for any number of rows and any ``keep``; the seed, declared classes and a
+            given layout stay.
 
         Returns
         -------
@@ -239,18 +272,18 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
         True
         """
-        checked = None if position is None else checked_position(position)
+        checked = None if position is None else check_position(position)
         table = (X, y, sample_weight)
         if dry_run:
             version = self.snapshot()
             read = partial(read_rows, version)
-            settings, state = version.settings(), known_state(version)
+            settings, state = version.settings(), get_state(version)
             return sync(settings, state, table, read, refit=refit, dry_run=True)[1]
         results: list[Synced] = []
 
         def change(model: Any) -> AnyState:
             read = partial(read_rows, model)
-            after, synced = sync(model.settings(), known_state(model), table, read, refit=refit)
+            after, synced = sync(model.settings(), get_state(model), table, read, refit=refit)
             assert after is not None
             results.append(synced)
             return after if checked is None else after.with_changes(position=checked)
@@ -261,10 +294,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def learn_one(self: Self, row: Sequence[Any], target: Any) -> Self:
         """Learn one row, quickly: no table is checked.
 
-        Nothing is chosen, unless a model of numbers had too little to choose by. Where fewer than 200 rows were there
-        at the last choice, it chooses everything again once their number has doubled. So it does where a target does
-        not fit in the unit of the sums: the first one that differs from the others, or one that is more than 1,024
-        times as far away as any before.
+        Nothing is chosen, unless a model of numbers had too little to choose by. Where fewer than
+        200 rows were there at the last choice, it chooses everything again once their number has
+        doubled. So it does where a target does not fit in the unit of the sums: the first one that
+        differs from the others, or one that is more than 1,024 times as far away as any before.
         """
         if "_state" not in vars(self):
             first: Any = self
@@ -281,19 +314,20 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
         """Choose and fit everything again from the rows that the model keeps; no data is needed.
 
-        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
-        file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
-        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Models of
-        documents become those that `fit_stream` makes. Where only some rows or documents are kept, the layout may stay
-        while weights are fitted; `docs/forgetting.md` says when.
+        While all rows are kept, the result is the model that `fit` makes of the rows that are left,
+        to the byte of its file, after any history of learning, forgetting and merging. A layout
+        that was given (``layout=``, `empty_like`, a kernel by name) stays; so do the seed, declared
+        classes and the type of the labels. Models of documents become those that `fit_stream`
+        makes. Where only some rows or documents are kept, the layout may stay while weights are
+        fitted; `docs/forgetting.md` says when.
 
         Parameters
         ----------
         what : {"all", "weights"}
             With "weights", the layout and the settings of the vote stay as they are.
         rows : (X, y) or iterable of such pairs, optional
-            The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
-            again by these.
+            The rows that the model holds, for one that does not keep all of them: everything is
+            chosen and counted again by these.
 
         Examples
         --------
@@ -321,10 +355,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def merge(self: Self, other: Any) -> Self:
         """Add everything that another model of the same kind has learnt.
 
-        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
-        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
-        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
-        here; `refit` does it.
+        Models of the same layout, seed included, add their counts and kept rows. With another
+        layout, one of the two must keep all its rows: they are counted under the layout of the
+        other model, or of this one where both keep all. `LayoutError` is raised where neither does,
+        and where both layouts were given. Nothing is chosen or fitted here; `refit` does it.
 
         Examples
         --------
@@ -343,9 +377,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def unmerge(self: Self, other: Any) -> Self:
         """Remove everything that another model of the same kind has learnt: the exact inverse of `merge`.
 
-        A model of another layout must keep all its rows.
-        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
-        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+        A model of another layout must keep all its rows. Raises `NotStoredError`, with nothing
+        changed, where the memory can tell that the other is not part of this one. A label whose
+        last example goes is no longer a class, unless ``classes`` declared it here.
 
         Examples
         --------
@@ -364,8 +398,8 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def __add__(self: Self, other: Any) -> Self:
         """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
 
-        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
-        changed. `refit` fits the vote to the sum.
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one;
+        neither operand is changed. `refit` fits the vote to the sum.
         """
         return copy_model(self).merge(other) if self._is_like(other) else NotImplemented
 
@@ -382,12 +416,16 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return isinstance(other, MemoryModel) and other.family == self.family
 
     def read_layout(self, layout: Any) -> ModelState[L, M, V] | None:
-        """Return the state of the model that a user gives as ``layout=``, or refuse it; None for None."""
+        """Return the state of the model that a user gives as ``layout=``, or refuse it.
+
+        None for None.
+        """
         if layout is None:
             return None
         if not self._is_like(layout):
             raise TypeError(
-                f"layout={layout!r} is not a fitted model: pass the {self.family} whose layout is to be used."
+                f"layout={layout!r} is not a fitted model: pass the {self.family} whose layout is "
+                "to be used."
             )
         check_is_fitted(layout)
         state: ModelState[L, M, V] = layout.state
@@ -408,20 +446,31 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return self.state.task.describing.describe_answers(self.settings(), self.state)
 
     def quick_answers(self) -> QuickAnswers | None:
-        """Return what answers single rows in microseconds; None where only whole tables are answered."""
+        """Return what answers single rows in microseconds.
+
+        None where only whole tables are answered.
+        """
         return None
 
     def label_kept_rows(self, most: int) -> Array | None:  # noqa: ARG002
-        """Return the labels of the last kept rows, at most so many; None without labels or without kept rows."""
+        """Return the labels of the last kept rows, at most so many.
+
+        None without labels or without kept rows.
+        """
         return None
 
     def share_of_changed_labels(self, other: Any, X: Any) -> float | None:  # noqa: ARG002
-        """Return the share of rows to which another model gives another label; None where there are no labels."""
+        """Return the share of rows to which another model gives another label.
+
+        None where there are no labels.
+        """
         return None
 
     def as_classifier(self) -> Any:  # a MemoryClassifier, which is made of this class
         """Return this model; AttributeError where it predicts no labels."""
-        raise AttributeError(f"This model predicts {self.predicts}, so it has no labels, scores or vote: use predict.")
+        raise AttributeError(
+            f"This model predicts {self.predicts}, so it has no labels, scores or vote: use predict."
+        )
 
     def _check_mergeable(self, other: Any) -> None:
         """Refuse to merge a model of the same kind whose parameters do not go with these."""
@@ -432,8 +481,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def empty_like(self: Self) -> Self:
         """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
 
-        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
-        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
+        The layout is all that is settled before the first example, such as the seed and which
+        tokens a hashed memory reserves. Declared classes are not carried over. `refit` of the new
+        model does not choose another layout.
 
         Examples
         --------
@@ -459,8 +509,12 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        warned = dict.fromkeys(tuple(state.get("_columns_warned_of", ())))  # a copy, made at once: it may grow
-        copied = {name: value for name, value in state.items() if name not in _WARNED}  # copies warn again
+        warned = dict.fromkeys(
+            tuple(state.get("_columns_warned_of", ()))
+        )  # a copy, made at once: it may grow
+        copied = {
+            name: value for name, value in state.items() if name not in _WARNED
+        }  # copies warn again
         return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
 
     @overload
@@ -472,8 +526,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def digest(self, parts: bool = False) -> str | dict[str, str]:
         """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
 
-        It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
-        names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
+        It covers the parameters and the seed, the layout, the counts, what was declared (classes,
+        the type of labels, names of columns), the settings of the vote, its weights, and the kept
+        rows with their threshold.
 
         Parameters
         ----------
@@ -490,23 +545,27 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         (False, True)
         """
         check_is_fitted(self)
-        found = part_digests(self, self.state)
-        return found if parts else whole_digest(found)
+        found = compute_part_digests(self, self.state)
+        return found if parts else compute_digest(found)
 
-    def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
-        """Draw the label shares, or the mean target, by the values of one or two columns; return the axes.
+    def plot_column(
+        self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None
+    ) -> Axes:
+        """Draw the label shares, or the mean target, by the values of one or two columns.
 
-        Numbers and dates are in ranges. The rows are those that the model holds now, or the kept ones among them;
-        forgotten rows are not included. The plot shows the data, one column or pair alone; `explain` shows what the
-        model makes of a row. It needs the ``plot`` extra.
+        Return the axes.
+
+        Numbers and dates are in ranges. The rows are those that the model holds now, or the kept
+        ones among them; forgotten rows are not included. The plot shows the data, one column or
+        pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
 
         Parameters
         ----------
         column, other : str or int
             Columns by name or by place; with two, a field of the figure is a pair of values.
         label : optional
-            Draw this label only, where the model predicts labels. By default it is the second of two labels, or the
-            most frequent ones.
+            Draw this label only, where the model predicts labels. By default it is the second of
+            two labels, or the most frequent ones.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
@@ -517,7 +576,11 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def __dir__(self) -> list[str]:
         """Return the names of attributes that there are, without computing `feature_importances_`."""
         late = {"feature_importances_": self._lists_importances()}
-        return [name for name in object.__dir__(self) if (late[name] if name in late else hasattr(self, name))]
+        return [
+            name
+            for name in object.__dir__(self)
+            if (late[name] if name in late else hasattr(self, name))
+        ]
 
     def _lists_importances(self) -> bool:
         """Return whether `dir` lists `feature_importances_`: once they are computed: notebooks show the list."""

@@ -1,10 +1,11 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
-It is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that every edit replaces by
-the next one. The edits are functions of :mod:`hammemo.edits`, queries are in :mod:`hammemo.tasks.labels.answer`.
+It is a thin front: parameters, documentation, and one state (:mod:`hammemo.edits.state`) that every
+edit replaces by the next one. The edits are functions of :mod:`hammemo.edits`, queries are in
+:mod:`hammemo.tasks.labels.answer`.
 
-A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
-nothing with what is stored ties all labels at zero, so it too gets the first one.
+A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a
+query that shares nothing with what is stored ties all labels at zero, so it too gets the first one.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.edits.editing import edit, known_state, read_rows, warn_of_forgotten_rows
+from hammemo.edits.editing import edit, get_state, read_rows, warn_of_forgotten_rows
 from hammemo.edits.fit import fit
 from hammemo.edits.learn import admit, learn
-from hammemo.edits.refit import with_fitted_weights
+from hammemo.edits.refit import note_fitted_weights
 from hammemo.estimators.base import MemoryModel, QuickAnswers
 from hammemo.estimators.predictor import Predictor, compile_state
 from hammemo.explain.report_text import ShowsReport
@@ -59,54 +60,64 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="MemoryClassifier")
 
 
-class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport, ClassifierMixin, BaseEstimator):
+class MemoryClassifier(
+    Answering, MemoryModel[Layout, Memory, Vote], ShowsReport, ClassifierMixin, BaseEstimator
+):
     """One-pass classifier of tables and sequences that can exactly forget training rows.
 
     Parameters
     ----------
     kernel : {"auto", "positional", "pairs", "decaying", "suffixes", "skip-pairs"} or SiteKernel
-        Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
-        the tuples of columns that are informative together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples
-        need an exact memory and a vote with fitted weights; with others "auto" compares positions.
+        Which sites are compared, and their weights. "auto" compares positions and, for a table that
+        `fit` learns whole, the tuples of columns that are informative together (`AutoSites`); for a
+        stream, suffixes and skip pairs. Tuples need an exact memory and a vote with fitted weights;
+        with others "auto" compares positions.
     memory : {"auto", "exact", "hashed", "gaussian", "tiered"} or Memory
         Where the counts are stored. "auto" is `Exact`; `Hashed` has a fixed number of rows.
     vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
-        How counts become one score per label. "auto" is log-linear if the memory stores rows of counts, with
-        weights for each label if there are few; for a stream with more than 256 labels it is a mixture. "sum" is the
-        paper's rule.
+        How counts become one score per label. "auto" is log-linear if the memory stores rows of
+        counts, with weights for each label if there are few; for a stream with more than 256 labels
+        it is a mixture. "sum" is the paper's rule.
     random_state : int, RandomState or None
         The seed. Models with the same seed can be merged; None draws a new seed at each fit.
     missing : {"token", "empty", "refuse"}
-        How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing values match each
-        other; as an empty position, which matches nothing; or as an error. A missing label is always refused.
+        How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing
+        values match each other; as an empty position, which matches nothing; or as an error. A
+        missing label is always refused.
     keep : {"auto", True, False, "digests", "auto+digests", "rows+digests"}, int or Digests
-        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them if sites
-        are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
-        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none. "digests"
-        keeps no row, but keyed digests of all, so that `forget` refuses every row that was never learnt; "rows+digests"
-        and "auto+digests" keep both. `Digests` takes a secret key.
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps
+        them if sites are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens,
+        beyond that those with the lowest hashes. A number limits the distinct rows, or the tokens
+        of documents, to keep; False keeps none. "digests" keeps no row, but keyed digests of all,
+        so that `forget` refuses every row that was never learnt; "rows+digests" and "auto+digests"
+        keep both. `Digests` takes a secret key.
     numeric : "auto", "none" or list of columns
-        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
-        numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and
+        whole numbers for numbers, but with a given kernel, whole numbers of lists and arrays for
+        names; "none" makes every column names.
     ordered : dict from columns to lists, optional
-        The categories of columns whose values have an order, from low to high, as in ``{"size": ["S", "M", "L"]}``, by
-        name or by place. Categories with an order of pandas, polars (Enum) and Arrow need no such entry. A value that
-        is no category is refused when it is learned, and counts as missing in a question.
+        The categories of columns whose values have an order, from low to high, as in ``{"size":
+        ["S", "M", "L"]}``, by name or by place. Categories with an order of pandas, polars (Enum)
+        and Arrow need no such entry. A value that is no category is refused when it is learned, and
+        counts as missing in a question.
     class_weight : "balanced", dict from labels to weights, or None
-        How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
-        softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
-        p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior. As without weights, `predict_proba` returns
-        (1 - u) p' + u / L for L labels, with the small share u (`uniform`) of the vote, so the order of labels is that
-        of p'. Counts stay whole numbers, and weights of sites are fitted as without it. Labels that are not named have
-        weight 1; `fit` refuses a weight for a label that is not in y. "balanced" takes one over the share of each label
-        that is held now, so that all labels are equally likely before anything is known. It is for a log-linear vote.
+        How much labels matter: the odds of a label are multiplied by its weight where counts are
+        read. Let p be the softmax of the `class_scores` of the model without weights. With weights
+        w, the softmax becomes p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior. As
+        without weights, `predict_proba` returns (1 - u) p' + u / L for L labels, with the small
+        share u (`uniform`) of the vote, so the order of labels is that of p'. Counts stay whole
+        numbers, and weights of sites are fitted as without it. Labels that are not named have
+        weight 1; `fit` refuses a weight for a label that is not in y. "balanced" takes one over the
+        share of each label that is held now, so that all labels are equally likely before anything
+        is known. It is for a log-linear vote.
     verbose : int or bool
-        Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
-        terminal there are progress bars. It changes nothing in the model, and is not in its files.
+        Whether long edits say on standard error what they do, every few seconds, where that is no
+        terminal; on a terminal there are progress bars. It changes nothing in the model, and is not
+        in its files.
     n_jobs : int or None
-        How many threads long edits use: to grow trees, to test candidates for sites, and for folds. None is 1, -1 uses
-        all cores. The model is the same to the byte for any number, which is not in its files. Answers use one thread;
-        `compile` has a parameter of its own.
+        How many threads long edits use: to grow trees, to test candidates for sites, and for folds.
+        None is 1, -1 uses all cores. The model is the same to the byte for any number, which is not
+        in its files. Answers use one thread; `compile` has a parameter of its own.
 
     Attributes
     ----------
@@ -126,8 +137,8 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     n_features_in_ : int
         Tokens per context, the paper's h.
     cutting_ : Cutting or None
-        How `fit_stream` cut the beginnings of documents (short, pad); None if no streams were learnt, or not all
-        alike. If it is known, contexts may have any length.
+        How `fit_stream` cut the beginnings of documents (short, pad); None if no streams were
+        learnt, or not all alike. If it is known, contexts may have any length.
     version_ : int
         How many edits there were.
 
@@ -189,7 +200,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         MemoryClassifier(kernel=AutoSites(budget=8),
                          vote=LogLinear(ridge=2.0, uniform=0.002))
         """
-        parts = {name: value for name, value in make_parts(self, params).items() if name not in params}
+        parts = {
+            name: value for name, value in make_parts(self, params).items() if name not in params
+        }
         super().set_params(**parts, **params)
         return self
 
@@ -240,7 +253,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
 
     @property
     def cutting_(self) -> Cutting | None:
-        """How `fit_stream` cut the beginnings of documents; None if no streams were learnt, or not all alike."""
+        """How `fit_stream` cut the beginnings of documents.
+
+        None if no streams were learnt, or not all alike.
+        """
         return self.state.cutting
 
     @property
@@ -249,12 +265,19 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         return classes_of(self.state)
 
     def fit(
-        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
     ) -> Self:
-        """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
+        """Forget everything and learn the examples (X, y).
 
-        Automatic parts are chosen first, by these examples: what, and what it gained, is in `report`. An automatic vote
-        is fitted to 50 examples or more; with fewer, every site has weight 1, as in naive Bayes.
+        Then fit the vote's weights to them, if it has any.
+
+        Automatic parts are chosen first, by these examples: what, and what it gained, is in
+        `report`. An automatic vote is fitted to 50 examples or more; with fewer, every site has
+        weight 1, as in naive Bayes.
 
         Parameters
         ----------
@@ -270,23 +293,30 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
 
         def change(model: MemoryClassifier) -> LabelState:
             rows = read_rows(model, X, y, None, sample_weight)
-            return fit(model.settings(), known_state(model), rows, classes)
+            return fit(model.settings(), get_state(model), rows, classes)
 
         edit(self, change)
         return self
 
     def fit_vote(
-        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        leave_one_out: bool = True,
     ) -> Self:
-        """Fit the weights of a log-linear vote again; what the memory holds is not changed. Other votes are refused.
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed.
+
+        Other votes are refused.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`; a sample of the stored examples is enough.
         leave_one_out : bool
-            Whether these examples are stored, so each must be left out of the counts that predict it. Pass False
-            for examples that the memory has not learnt.
+            Whether these examples are stored, so each must be left out of the counts that predict
+            it. Pass False for examples that the memory has not learnt.
 
         Examples
         --------
@@ -303,14 +333,17 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         check_is_fitted(self)
         if not self.vote_.has_weights:
             raise ValueError(
-                f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
+                f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model "
+                "with vote='log-linear'."
             )
 
         def change(model: MemoryClassifier) -> LabelState:
             state = model.state
             examples = read_rows(model, X, y, state, sample_weight).examples()
-            state = state.with_changes(vote=weigh.fit_vote(state, examples, leave_one_out=leave_one_out))
-            return with_fitted_weights(model.settings(), state)
+            state = state.with_changes(
+                vote=weigh.fit_vote(state, examples, leave_one_out=leave_one_out)
+            )
+            return note_fitted_weights(model.settings(), state)
 
         edit(self, change)
         return self
@@ -318,7 +351,8 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     def open(self: Self, h: int) -> Self:
         """Forget everything and fix the layout, as the first `partial_fit` would, without learning anything.
 
-        Then the model can be saved, copied and merged before its first example. An automatic vote has equal weights.
+        Then the model can be saved, copied and merged before its first example. An automatic vote
+        has equal weights.
 
         Parameters
         ----------
@@ -349,9 +383,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     ) -> Self:
         """Learn more examples; new tokens and new labels may come at any time.
 
-        From 200 examples on, and again whenever their number has doubled, what is automatic is chosen by all rows, with
-        one fold held out; `refit` at the end makes the model that `fit` makes of them. This is while all rows are kept.
-        `layout=` takes over what another model's `fit` has chosen, and nothing is chosen then.
+        From 200 examples on, and again whenever their number has doubled, what is automatic is
+        chosen by all rows, with one fold held out; `refit` at the end makes the model that `fit`
+        makes of them. This is while all rows are kept. `layout=` takes over what another model's
+        `fit` has chosen, and nothing is chosen then.
 
         Parameters
         ----------
@@ -360,10 +395,12 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         classes : array-like, optional
             Labels to keep as candidates even while they have no example. Never required.
         layout : MemoryClassifier, optional
-            At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
-            Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
+            At the first call: a fitted model whose layout, and fitted vote, to use, so that the two
+            can be merged. Without it a hashed memory gives rows of their own to the most frequent
+            tokens of the first batch.
         choose : bool
-            Whether this call may choose again; pass False if no call may take longer than its batch.
+            Whether this call may choose again; pass False if no call may take longer than its
+            batch.
 
         Examples
         --------
@@ -376,7 +413,7 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         layout_state = self.read_layout(layout)
 
         def change(model: MemoryClassifier) -> LabelState:
-            settings, state = model.settings(), known_state(model)
+            settings, state = model.settings(), get_state(model)
             if state is not None:
                 state = admit(settings, state, X, choose_again=choose)
             rows = read_rows(model, X, y, state, sample_weight)
@@ -401,7 +438,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         return super().learn_one(tokens, label)
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
-        """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
+        """Remove one example, quickly: the inverse of `learn_one`.
+
+        Refuses what `forget` refuses.
+        """
         return super().forget_one(tokens, label)
 
     def fit_stream(
@@ -421,34 +461,39 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     ) -> Self:
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
-        Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once: the extra memory
-        does not depend on the length of the stream. The documents are kept as ``keep`` says, up to 2^26 tokens; while
-        all are kept, the order in which they come does not matter. A vote fits its weights to a sample of the windows
-        of kept documents (``LogLinear(sample=…)`` many).
+        Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once:
+        the extra memory does not depend on the length of the stream. The documents are kept as
+        ``keep`` says, up to 2^26 tokens; while all are kept, the order in which they come does not
+        matter. A vote fits its weights to a sample of the windows of kept documents
+        (``LogLinear(sample=…)`` many).
 
         Parameters
         ----------
         tokens : ndarray of shape (n,), or iterable of documents
-            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
-            from a generator. Or a data frame (pandas, polars, Arrow) with one row per event.
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes
+            them, which may come from a generator. Or a data frame (pandas, polars, Arrow) with one
+            row per event.
         h : int
             Tokens per context; for a data frame, 30 by default.
         starts : array-like of int, optional
             With a flat array: where documents start. No window crosses from one to the next.
         classes : array-like, optional
-            Learn only the windows whose next token is one of these, and keep them all as candidates.
+            Learn only the windows whose next token is one of these, and keep them all as
+            candidates.
         short, pad
-            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, by default. The model
-            stores them (``cutting_``): later queries may be shorter or longer than h, and are filled up or cut alike.
+            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, by default.
+            The model stores them (``cutting_``): later queries may be shorter or longer than h, and
+            are filled up or cut alike.
         layout : MemoryClassifier, optional
             As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
         case, item, time : str, optional
-            Columns of a data frame: which events belong together, such as those of a visit, what is predicted, and when
-            it was. Without a time the rows are in order.
+            Columns of a data frame: which events belong together, such as those of a visit, what is
+            predicted, and when it was. Without a time the rows are in order.
         cases : iterable, optional
-            For documents in an iterable, the id of the case of each one, in the same order, as ``case`` gives for a
-            data frame. The model keeps a hash of it with each kept document: `forget_stream` and `forget_cases` find
-            all documents of a case again. 5, 5.0 and "5" are the same id.
+            For documents in an iterable, the id of the case of each one, in the same order, as
+            ``case`` gives for a data frame. The model keeps a hash of it with each kept document:
+            `forget_stream` and `forget_cases` find all documents of a case again. 5, 5.0 and "5"
+            are the same id.
 
         Examples
         --------
@@ -470,9 +515,22 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """
         layout_state = self.read_layout(layout)
         stream = Stream.read(
-            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+            tokens,
+            starts,
+            classes,
+            short=short,
+            pad=pad,
+            case=case,
+            item=item,
+            time=time,
+            cases=cases,
         )
-        edit(self, lambda model: streams.fit_stream(model.settings(), known_state(model), stream, h, layout_state))
+        edit(
+            self,
+            lambda model: streams.fit_stream(
+                model.settings(), get_state(model), stream, h, layout_state
+            ),
+        )
         return self
 
     def partial_fit_stream(
@@ -490,16 +548,32 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         time: str | None = None,
         cases: Iterable[Any] | None = None,
     ) -> Self:
-        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`.
 
-        By default, h, short and pad are those of the streams learnt before, or of the layout. New events of a case that
-        was learnt before are a document of their own: no window reaches back to the earlier ones.
+        No vote is fitted.
+
+        By default, h, short and pad are those of the streams learnt before, or of the layout. New
+        events of a case that was learnt before are a document of their own: no window reaches back
+        to the earlier ones.
         """
         layout_state = self.read_layout(layout)
         stream = Stream.read(
-            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+            tokens,
+            starts,
+            classes,
+            short=short,
+            pad=pad,
+            case=case,
+            item=item,
+            time=time,
+            cases=cases,
         )
-        edit(self, lambda model: streams.learn_stream(model.settings(), known_state(model), stream, h, layout_state))
+        edit(
+            self,
+            lambda model: streams.learn_stream(
+                model.settings(), get_state(model), stream, h, layout_state
+            ),
+        )
         return self
 
     def forget_stream(
@@ -517,29 +591,34 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     ) -> Self:
         """Remove the windows of whole documents: the exact inverse of `partial_fit_stream`.
 
-        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
-        an example was never stored, or the kept documents that one was not learnt as a whole.
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the
+        memory can tell that an example was never stored, or the kept documents that one was not
+        learnt as a whole.
 
-        **Events with cases** (``case`` or ``cases``) are looked for in all kept documents of their case, whatever
-        batches these came in. The events of a case may be all of them, in any order, or those of some of its documents,
-        one document after the other. Exactly these documents are removed. Any other events are refused with the id of
-        the case. After `refit` the model is, to the byte, that which learns the documents that are left as they came: a
-        case with clicks in two batches is two documents, and if one of them is removed, the other one is left. Of a
-        case that the model does not know, documents that were learnt without a case are removed. Where the model keeps
-        only a sample of documents, a document beyond the sample is removed as if it had no case.
+        **Events with cases** (``case`` or ``cases``) are looked for in all kept documents of their
+        case, whatever batches these came in. The events of a case may be all of them, in any order,
+        or those of some of its documents, one document after the other. Exactly these documents are
+        removed. Any other events are refused with the id of the case. After `refit` the model is,
+        to the byte, that which learns the documents that are left as they came: a case with clicks
+        in two batches is two documents, and if one of them is removed, the other one is left. Of a
+        case that the model does not know, documents that were learnt without a case are removed.
+        Where the model keeps only a sample of documents, a document beyond the sample is removed as
+        if it had no case.
 
-        **Documents without cases** are removed from those that were learnt without cases first, then from those with
-        cases; they are refused if several cases hold a copy and it is not clear whose is meant.
+        **Documents without cases** are removed from those that were learnt without cases first,
+        then from those with cases; they are refused if several cases hold a copy and it is not
+        clear whose is meant.
 
         Parameters
         ----------
         tokens, starts, classes, case, item, time, cases
             As in `fit_stream`, and as the documents were learnt.
         short, pad
-            The same. Where they are not said, the model knows how they were learnt; one that does not know, because
-            streams were cut in two ways or its file is an old one, asks for them. Where beginnings were dropped and
-            short is not said, a document that is too short for one window is refused: who asks for a deletion must know
-            that nothing would be deleted. Kept documents of a case are found without short, pad and classes.
+            The same. Where they are not said, the model knows how they were learnt; one that does
+            not know, because streams were cut in two ways or its file is an old one, asks for them.
+            Where beginnings were dropped and short is not said, a document that is too short for
+            one window is refused: who asks for a deletion must know that nothing would be deleted.
+            Kept documents of a case are found without short, pad and classes.
 
         Examples
         --------
@@ -554,7 +633,15 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """
         check_is_fitted(self)
         stream = Stream.read(
-            tokens, starts, classes, short=short, pad=pad, case=case, item=item, time=time, cases=cases
+            tokens,
+            starts,
+            classes,
+            short=short,
+            pad=pad,
+            case=case,
+            item=item,
+            time=time,
+            cases=cases,
         )
         told = []
 
@@ -566,8 +653,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         edit(self, forgotten)
         if not told[-1]:
             warnings.warn(
-                "Documents were forgotten that the kept sample does not hold, so the model cannot tell whether each "
-                "was learnt as a whole: only its windows were looked for. Give each document whole, as it was learnt.",
+                "Documents were forgotten that the kept sample does not hold, so the model cannot "
+                "tell whether each was learnt as a whole: only its windows were looked for. Give "
+                "each document whole, as it was learnt.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -576,10 +664,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     def forget_cases(self: Self, ids: Iterable[Any]) -> Self:
         """Remove all documents of some cases, such as users, by the ids of these alone.
 
-        After `refit` the model is, to the byte, that which learns the documents of the other cases, as they came. The
-        model must keep all its documents, with their cases (``case`` or ``cases`` of `fit_stream`): where it keeps a
-        sample or none, the others of a case cannot be found, and nothing is removed. An id that was never learnt is
-        refused, and nothing is removed.
+        After `refit` the model is, to the byte, that which learns the documents of the other cases,
+        as they came. The model must keep all its documents, with their cases (``case`` or ``cases``
+        of `fit_stream`): where it keeps a sample or none, the others of a case cannot be found, and
+        nothing is removed. An id that was never learnt is refused, and nothing is removed.
 
         Parameters
         ----------
@@ -612,8 +700,9 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     ) -> NDArray[np.float64]:
         """Return minus the natural logarithm of the probability of every token of a stream that has a context.
 
-        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no label costs infinity:
-        declare all possible tokens as ``classes``. A mixture computes only the probability of the true token.
+        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no
+        label costs infinity: declare all possible tokens as ``classes``. A mixture computes only
+        the probability of the true token.
 
         Parameters
         ----------
@@ -639,10 +728,15 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """
         self._check_is_fitted()
         streams.refuse_numbers(self.state)
-        return streams.stream_losses(self.view(), Stream.read(tokens, starts, None, short=short, pad=pad))
+        return streams.stream_losses(
+            self.view(), Stream.read(tokens, starts, None, short=short, pad=pad)
+        )
 
     def compile(
-        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+        self,
+        form: str | None = None,
+        vocabulary: Iterable[Any] | None = None,
+        n_jobs: int | None = None,
     ) -> Predictor:
         """Compile the state into a read-only `Predictor` for fast answers.
 
@@ -653,8 +747,8 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         vocabulary : iterable of tokens, optional
             The tokens that the predictor knows; by default those the memory has met.
         n_jobs : int, optional
-            Threads for large batches, if the compiled form supports them (a hashed memory's does): one by default,
-            -1 for all processors.
+            Threads for large batches, if the compiled form supports them (a hashed memory's does):
+            one by default, -1 for all processors.
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
@@ -709,10 +803,11 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
     def feature_importances_(self) -> NDArray[np.float64]:
         """The share of each column of X in the model's gain over the label frequencies, in bits per example.
 
-        They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns. They are
-        computed from a sample of the rows that the model keeps: at most 4,000, or 200 with trees. A column below zero
-        lowers the mean log-probability of the right label. The first access after an edit computes them; ``dir`` and
-        the view in a notebook do not, and show them only once they are computed.
+        They are those of ``report().bits()``, with a tuple of columns divided evenly among its
+        columns. They are computed from a sample of the rows that the model keeps: at most 4,000, or
+        200 with trees. A column below zero lowers the mean log-probability of the right label. The
+        first access after an edit computes them; ``dir`` and the view in a notebook do not, and
+        show them only once they are computed.
 
         Examples
         --------
@@ -749,7 +844,10 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         )
 
     def contexts(self, X: Any) -> Contexts:
-        """Return the checked contexts of a question; columns that hold other values than those learnt are warned of."""
+        """Return the checked contexts of a question.
+
+        Columns that hold other values than those learnt are warned of.
+        """
         state = self.state
         columns = state.columns
         contexts = read_question(self, self.settings(), columns, state.cut(X))
@@ -769,4 +867,6 @@ class MemoryClassifier(Answering, MemoryModel[Layout, Memory, Vote], ShowsReport
         """Return the vote, also before anything is learnt."""
         if "_state" in vars(self):
             return self.vote_
-        return make_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
+        return (
+            make_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
+        )

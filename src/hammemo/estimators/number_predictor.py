@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 
 class NumberPredictor(ReadsQuestions):
-    """A read-only model that `MemoryRegressor.compile` returns. Its answers are those of the model, to the bit.
+    """A read-only model that `MemoryRegressor.compile` returns.
 
-    It reads questions as its model does: where the model knows the names of columns, tables with other columns, or with
-    the same in another order, are refused.
+    Its answers are those of the model, to the bit.
+
+    It reads questions as its model does: where the model knows the names of columns, tables with
+    other columns, or with the same in another order, are refused.
 
     Examples
     --------
@@ -85,8 +87,10 @@ class NumberPredictor(ReadsQuestions):
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
-        asked = checked_levels(levels)
-        quantiles = self._answer(X, lambda rows: self.bounds.clip(self.answers.predict_quantiles(asked, rows)))
+        asked = check_levels(levels)
+        quantiles = self._answer(
+            X, lambda rows: self.bounds.clip(self.answers.predict_quantiles(asked, rows))
+        )
         warn_of_infinite_ends(self, self.answers, quantiles)
         return quantiles
 
@@ -94,7 +98,9 @@ class NumberPredictor(ReadsQuestions):
         """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
         return self.predict_quantiles(X, interval_levels(coverage))
 
-    def _answer(self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _answer(
+        self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         """Return the answers to all rows, some rows at a time."""
         answers = [ask(self.answers.ask(self.read(rows))) for rows in row_slices(X)]
         return answers[0] if len(answers) == 1 else np.concatenate(answers)
@@ -104,7 +110,9 @@ class NumberPredictor(ReadsQuestions):
         state.pop("_columns_warned_of", None)  # copies warn again
         return state
 
-    def to_torch(self, levels: ArrayLike = (), tokens: Iterable[str] | None = None) -> TorchPredictor:
+    def to_torch(
+        self, levels: ArrayLike = (), tokens: Iterable[str] | None = None
+    ) -> TorchPredictor:
         """Return the predictor as a torch module, whose output is the prediction and then quantiles of these levels.
 
         Parameters
@@ -112,18 +120,21 @@ class NumberPredictor(ReadsQuestions):
         levels : list of float, optional
             From 0 to 1.
         tokens : iterable of str, optional
-            The names that it shall know: all on which the model depends. By default, those of the rows that the model
-            kept when it was compiled.
+            The names that it shall know: all on which the model depends. By default, those of the
+            rows that the model kept when it was compiled.
         """
         return torch_module(self.graph(levels, tokens), self.form)
 
     def to_onnx(
-        self, path: str | os.PathLike[str], levels: ArrayLike = (), tokens: Iterable[str] | None = None
+        self,
+        path: str | os.PathLike[str],
+        levels: ArrayLike = (),
+        tokens: Iterable[str] | None = None,
     ) -> None:
         """Write the predictor as an ONNX graph with the output ``prediction`` and, for levels, ``quantiles``.
 
-        Its inputs are ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings with
-        ``"<missing>"``: each in the order of the columns.
+        Its inputs are ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
+        with ``"<missing>"``: each in the order of the columns.
 
         Parameters
         ----------
@@ -137,7 +148,7 @@ class NumberPredictor(ReadsQuestions):
         """Return what torch and ONNX compute."""
         refuse_wide(self.answers.narrowing)
         names = self.names if tokens is None else Vocabulary.of(tokens)
-        return number_graph(self.answers, names, checked_levels(levels), self.bounds)
+        return number_graph(self.answers, names, check_levels(levels), self.bounds)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
@@ -149,7 +160,10 @@ class NumberPredictor(ReadsQuestions):
         for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
             found |= {f"trees.{part}.{name}": array for name, array in forest.arrays().items()}
             found[f"leaves.{part}"] = leaves
-        found |= {f"errors.{name}": array for name, array in ({} if errors is None else errors.arrays()).items()}
+        found |= {
+            f"errors.{name}": array
+            for name, array in ({} if errors is None else errors.arrays()).items()
+        }
         return {**found, "coefficients": own.coefficients, "blend": own.blend}
 
     @property
@@ -159,7 +173,10 @@ class NumberPredictor(ReadsQuestions):
 
 
 def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredictor:
-    """Return a predictor of a state that holds rows. It knows the names of kept rows on which the model depends."""
+    """Return a predictor of a state that holds rows.
+
+    It knows the names of kept rows on which the model depends.
+    """
     return NumberPredictor(
         get_interval_answers(state),
         QuestionForm(state.columns, settings.missing),
@@ -181,7 +198,7 @@ def _list_names(state: NumberState) -> Vocabulary:
     return names.keep(np.any(codes.name_codes(names) > 0, axis=1))
 
 
-def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:
+def check_levels(levels: ArrayLike) -> NDArray[np.float64]:
     """Return the levels of quantiles, or refuse them."""
     asked = np.asarray(levels, np.float64)
     if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
@@ -192,5 +209,7 @@ def checked_levels(levels: ArrayLike) -> NDArray[np.float64]:
 def interval_levels(coverage: float) -> list[float]:
     """Return the levels of the ends of an interval, or refuse a coverage that is none."""
     if not 0 < coverage < 1:
-        raise ValueError(f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1.")
+        raise ValueError(
+            f"coverage={coverage!r}: the share of targets inside is a number between 0 and 1."
+        )
     return [0.5 - coverage / 2, 0.5 + coverage / 2]

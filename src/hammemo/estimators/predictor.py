@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 class Predictor(ReadsQuestions, Answering):
     """A read-only model that `MemoryClassifier.compile` returns.
 
-    It reads questions as its model does: where the model knows the names of columns, tables with other columns, or with
-    the same in another order, are refused.
+    It reads questions as its model does: where the model knows the names of columns, tables with
+    other columns, or with the same in another order, are refused.
 
     Examples
     --------
@@ -101,7 +101,10 @@ class Predictor(ReadsQuestions, Answering):
         row = self._read_one(tokens)
         try:
             column = self._single(row)
-        except (TypeError, ValueError):  # perhaps a missing value: the long way knows what takes its place
+        except (
+            TypeError,
+            ValueError,
+        ):  # perhaps a missing value: the long way knows what takes its place
             column = -1
         if column < 0:
             column = int(self._asked.winners(self._read_in_order(row))[0])
@@ -121,7 +124,10 @@ class Predictor(ReadsQuestions, Answering):
         row = self._read_one(tokens)
         try:
             scores = self._single_scores(row)
-        except (TypeError, ValueError):  # perhaps a missing value: the long way knows what takes its place
+        except (
+            TypeError,
+            ValueError,
+        ):  # perhaps a missing value: the long way knows what takes its place
             scores = None
         if scores is None:
             self._asked.check_not_empty()
@@ -155,7 +161,10 @@ class Predictor(ReadsQuestions, Answering):
         return self.read(self._view.cut(X, self.sites.h))
 
     def _read_one(self, row: Any) -> Sequence[Any]:
-        """Return the values of one row in order; the names that a row of a frame has are compared with the model's."""
+        """Return the values of one row in order.
+
+        The names that a row of a frame has are compared with the model's.
+        """
         if type(row) is list or type(row) is tuple:
             return row  # as most are, in microseconds
         return one_context(row, self.form.columns.names, call="a predictor")
@@ -167,7 +176,10 @@ class Predictor(ReadsQuestions, Answering):
         return self.read_row(context)
 
     def with_column_names(self, names: Iterable[str] | None) -> Predictor:
-        """Return this predictor with other names of its columns; with None, questions are taken by position."""
+        """Return this predictor with other names of its columns.
+
+        With None, questions are taken by position.
+        """
         renamed = copy.copy(self)
         renamed.form = self.form.with_names(names)
         return renamed
@@ -219,40 +231,53 @@ class Predictor(ReadsQuestions, Answering):
         Parameters
         ----------
         tokens : iterable of tokens, optional
-            Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
-            looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
+            Those that the module shall know; it then takes their places in the sorted list, which
+            its method `numbers` looks up. By default a hashed memory's module takes any integer,
+            and others the tokens that they carry.
         """
         return torch_module(self.graph(tokens), self.form)
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
 
-        A table with numbers has the input ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
-        with ``"<missing>"``: each in the order of the columns.
+        A table with numbers has the input ``numbers``, of float64 with NaN for missing ones, and
+        ``names``, of strings with ``"<missing>"``: each in the order of the columns.
 
-        The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline of scikit-learn is
-        exported whole after ``hammemo.sklearn_onnx.register()``.
+        The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline
+        of scikit-learn is exported whole after ``hammemo.sklearn_onnx.register()``.
 
         Parameters
         ----------
         path : str or path
         tokens : iterable of tokens, optional
-            Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
-            memory's graph takes any integer, and others the tokens that they carry.
+            Those that the graph shall know, all strings or all integers; others count as no token.
+            By default a hashed memory's graph takes any integer, and others the tokens that they
+            carry.
         """
         write_onnx(self.graph(tokens), self.form, path)
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self.cells is None:
-            return build_graph(self.compiled, self.sites, self.vote, self.classes_, tokens=tokens, missing=self.missing)
+            return build_graph(
+                self.compiled,
+                self.sites,
+                self.vote,
+                self.classes_,
+                tokens=tokens,
+                missing=self.missing,
+            )
         refuse_wide(self.cells.narrowing)
         ranker = self._asked.ranker
-        if not isinstance(self.cells, TreeCells) or not isinstance(ranker, TreeRanker) or not ranker.has_tables:
+        if (
+            not isinstance(self.cells, TreeCells)
+            or not isinstance(ranker, TreeRanker)
+            or not ranker.has_tables
+        ):
             raise NotImplementedError(
-                "Of the models of tables with numbers, only those with trees, exact counts in memory and at most "
-                f"{MAX_DENSE_LABELS} labels can be exported. Serve this one with hammemo, or fit with numeric='none' "
-                "on "
+                "Of the models of tables with numbers, only those with trees, exact counts in "
+                f"memory and at most {MAX_DENSE_LABELS} labels can be exported. Serve this one "
+                "with hammemo, or fit with numeric='none' on "
                 "columns that you have cut yourself."
             )
         if tokens is not None:
@@ -265,7 +290,10 @@ class Predictor(ReadsQuestions, Answering):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
+        """Bytes of the arrays that prediction needs.
+
+        As in the paper, the numbering of the tokens is not counted.
+        """
         return sum(array.nbytes for array in self.tensors().values())
 
 
@@ -276,7 +304,9 @@ def torch_module(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> 
     return TorchPredictor(graph, form)
 
 
-def write_onnx(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path: str | os.PathLike[str]) -> None:
+def write_onnx(
+    graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path: str | os.PathLike[str]
+) -> None:
     """Write a graph as an ONNX file."""
     with explain_missing("to_onnx needs onnx: pip install 'hammemo[onnx]'"):
         from hammemo.portable.onnx_graph import onnx_model
@@ -284,7 +314,12 @@ def write_onnx(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm, path:
 
 
 def compile_state(
-    state: LabelState, settings: ModelSettings, form: str | None, *, vocabulary: Vocabulary | None, threads: int
+    state: LabelState,
+    settings: ModelSettings,
+    form: str | None,
+    *,
+    vocabulary: Vocabulary | None,
+    threads: int,
 ) -> Predictor:
     """Return a predictor of a state, in a compiled form of its memory."""
     memory = state.memory.now()
@@ -296,7 +331,9 @@ def compile_state(
         state.target_dtype,
         layout.sites,
         state.vote,
-        form=QuestionForm(state.columns, settings.missing, reads_tables=settings.numeric is not None),
+        form=QuestionForm(
+            state.columns, settings.missing, reads_tables=settings.numeric is not None
+        ),
         cutting=state.cutting,
         cells=layout.cells,
     )

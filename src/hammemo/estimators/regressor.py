@@ -8,16 +8,25 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.edits.editing import edit, known_state, read_rows, warn_of_forgotten_rows
+from hammemo.edits.editing import edit, get_state, read_rows, warn_of_forgotten_rows
 from hammemo.edits.learn import admit, learn
 from hammemo.edits.learn_one import read_row
 from hammemo.estimators.base import MemoryModel
-from hammemo.estimators.number_predictor import NumberPredictor, checked_levels, compile_numbers, interval_levels
+from hammemo.estimators.number_predictor import (
+    NumberPredictor,
+    check_levels,
+    compile_numbers,
+    interval_levels,
+)
 from hammemo.explain.explanations import NumberExplanation, one_context
 from hammemo.explain.report_text import ShowsReport
 from hammemo.tasks.numbers.answer import compute_contributions, get_answers
 from hammemo.tasks.numbers.errors import get_interval_answers
-from hammemo.tasks.numbers.intervals import refuse_other_bounds, warn_of_infinite_ends, warn_of_narrow_intervals
+from hammemo.tasks.numbers.intervals import (
+    refuse_other_bounds,
+    warn_of_infinite_ends,
+    warn_of_narrow_intervals,
+)
 from hammemo.tasks.numbers.layout import NumberLayout
 from hammemo.tasks.numbers.memory import NumberMemory
 from hammemo.tasks.numbers.report import NumberReport, compute_importances
@@ -43,12 +52,15 @@ Self = TypeVar("Self", bound="MemoryRegressor")
 _NO_ROWS: Final = "The model holds no rows: learn some with fit or partial_fit first."
 
 
-class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], ShowsReport, RegressorMixin, BaseEstimator):
+class MemoryRegressor(
+    MemoryModel[NumberLayout, NumberMemory, NumberVote], ShowsReport, RegressorMixin, BaseEstimator
+):
     """Predicts numbers from tables, with intervals, and can exactly forget training rows.
 
-    The answer is a sum: an additive function of the columns, and trees of what it leaves. Both are sums over the
-    training rows in whole numbers, so learning adds to them and forgetting subtracts. While all rows are kept, `refit`
-    makes the model that `fit` makes of the rows that are left, to the byte of its file.
+    The answer is a sum: an additive function of the columns, and trees of what it leaves. Both are
+    sums over the training rows in whole numbers, so learning adds to them and forgetting subtracts.
+    While all rows are kept, `refit` makes the model that `fit` makes of the rows that are left, to
+    the byte of its file.
 
     Targets over many orders of magnitude, such as prices, are better predicted as logarithms.
 
@@ -57,26 +69,29 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     random_state : int, RandomState or None
         The seed. Models with the same seed can be merged; None draws a new seed at each fit.
     missing : {"token", "empty", "refuse"}
-        How to treat a missing value of X in a column of names: as a name of its own, or as no name. "refuse" raises an
-        error for any missing value. A missing target is always refused.
+        How to treat a missing value of X in a column of names: as a name of its own, or as no name.
+        "refuse" raises an error for any missing value. A missing target is always refused.
     keep : {"auto", True, False} or int
-        Whether the model keeps its rows, in plain text, so that `refit` needs no data: up to 200,000 distinct rows and
-        2^26 values, beyond that those with the lowest hashes. A number limits the distinct rows; False keeps none.
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data: up to
+        200,000 distinct rows and 2^26 values, beyond that those with the lowest hashes. A number
+        limits the distinct rows; False keeps none.
     numeric : "auto", "none" or list of columns
-        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
-        numbers; "none" makes every column names.
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and
+        whole numbers for numbers; "none" makes every column names.
     ordered : dict from columns to lists, optional
-        The categories of columns whose values have an order, from low to high, as in ``{"size": ["S", "M", "L"]}``, by
-        name or by place. Categories with an order of pandas, polars (Enum) and Arrow need no such entry. A value that
-        is no category is refused when it is learned, and counts as missing in a question.
+        The categories of columns whose values have an order, from low to high, as in ``{"size":
+        ["S", "M", "L"]}``, by name or by place. Categories with an order of pandas, polars (Enum)
+        and Arrow need no such entry. A value that is no category is refused when it is learned, and
+        counts as missing in a question.
     verbose : int or bool
         Whether long edits say on standard error what they do. It changes nothing in the model.
     n_jobs : int or None
-        How many threads long edits use. None is 1, -1 uses all cores. The model is the same for any number.
+        How many threads long edits use. None is 1, -1 uses all cores. The model is the same for any
+        number.
     bounds : (low, high) or None
-        What answers never leave, such as ``(0, None)`` for counts: predictions, quantiles and intervals outside are
-        replaced by the bound. It is an option of answers: it can be changed at any time without a refit. Targets
-        outside are refused.
+        What answers never leave, such as ``(0, None)`` for counts: predictions, quantiles and
+        intervals outside are replaced by the bound. It is an option of answers: it can be changed
+        at any time without a refit. Targets outside are refused.
 
     Attributes
     ----------
@@ -140,20 +155,27 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         )
 
     def partial_fit(
-        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, choose: bool = True
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        choose: bool = True,
     ) -> Self:
-        """Learn more rows. Whenever their number has doubled, everything is chosen again; `refit` at the end does it.
+        """Learn more rows.
+
+        Whenever their number has doubled, everything is chosen again; `refit` at the end does it.
 
         Parameters
         ----------
         X, y, sample_weight
             As in `fit`.
         choose : bool
-            Whether this call may choose and fit again; pass False if no call may take longer than its batch.
+            Whether this call may choose and fit again; pass False if no call may take longer than
+            its batch.
         """
 
         def change(model: MemoryRegressor) -> NumberState:
-            settings, state = model.settings(), known_state(model)
+            settings, state = model.settings(), get_state(model)
             if state is not None:
                 state = admit(settings, state, X, choose_again=choose)
             rows = read_rows(model, X, y, state, sample_weight)
@@ -174,10 +196,13 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         ------
         X : (m, columns); levels : (k,), from 0 to 1; returned : (m, k)
         """
-        asked = checked_levels(levels)
+        asked = check_levels(levels)
         bounds = Bounds.from_parameter(self.bounds)
         found = self._answers(
-            X, lambda state, rows: bounds.clip(get_interval_answers(state).predict_quantiles(asked, rows))
+            X,
+            lambda state, rows: bounds.clip(
+                get_interval_answers(state).predict_quantiles(asked, rows)
+            ),
         )
         warn_of_narrow_intervals(self, self.state)
         warn_of_infinite_ends(self, get_interval_answers(self.state), found)
@@ -214,8 +239,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what each column of each row adds to the prediction, and the prediction without them.
 
-        The contributions of a row and its base add up to `predict`, before `bounds` are applied. The arrays have the
-        shapes of SHAP's ``Explanation(values, base_values)``, so its plots take them.
+        The contributions of a row and its base add up to `predict`, before `bounds` are applied.
+        The arrays have the shapes of SHAP's ``Explanation(values, base_values)``, so its plots take
+        them.
 
         Shapes
         ------
@@ -235,7 +261,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         return found[:, :-1], found[:, -1]
 
     def explain(self, x: Any) -> NumberExplanation:
-        """Return what each column of one row adds to its prediction; it prints as a table and has `plot`.
+        """Return what each column of one row adds to its prediction.
+
+        It prints as a table and has `plot`.
 
         Examples
         --------
@@ -256,7 +284,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         *added, base = _contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
         expected = get_answers(state).predict(rows)
-        low, high = bounds.clip(get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows))[0].tolist()
+        low, high = bounds.clip(
+            get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows)
+        )[0].tolist()
         return NumberExplanation.from_contributions(
             row,
             state.columns.list_names(),
@@ -267,7 +297,10 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         )
 
     def report(self) -> NumberReport:
-        """Return a report of what was chosen, and how good it is on rows without them; ``print`` shows it."""
+        """Return a report of what was chosen, and how good it is on rows without them.
+
+        ``print`` shows it.
+        """
         check_is_fitted(self)
         return NumberReport.from_state(self.state, Bounds.from_parameter(self.bounds))
 
@@ -275,8 +308,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
     def feature_importances_(self) -> NDArray[np.float64]:
         """The share of each column of X in R² on the rows that the model keeps, at most 4,000 of them.
 
-        These rows were learnt, so the sum is higher than R² on new rows (`hammemo evaluate`). A column below zero makes
-        predictions worse. The first access after an edit computes them; ``dir`` lists the name and does not.
+        These rows were learnt, so the sum is higher than R² on new rows (`hammemo evaluate`). A
+        column below zero makes predictions worse. The first access after an edit computes them;
+        ``dir`` lists the name and does not.
 
         Examples
         --------
@@ -301,7 +335,9 @@ class MemoryRegressor(MemoryModel[NumberLayout, NumberMemory, NumberVote], Shows
         state = vars(self).get("_state")
         return state is not None and state.rows is not None and len(state.rows) > 0
 
-    def _answers(self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _answers(
+        self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         check_is_fitted(self)
         warn_of_forgotten_rows(self)
         version = self.now()

@@ -1,11 +1,12 @@
 r"""A model of the recent past: what falls out of the window is forgotten.
 
-The state of a memory is a sum over its examples, so the sum over a moving window is kept by adding what comes in and
-subtracting what falls out, at a cost that does not depend on the length of the window. With a memory of integers the
-state is, to the byte, that of a fresh fit on the examples of the window in the same layout.
+The state of a memory is a sum over its examples, so the sum over a moving window is kept by adding
+what comes in and subtracting what falls out, at a cost that does not depend on the length of the
+window. With a memory of integers the state is, to the byte, that of a fresh fit on the examples of
+the window in the same layout.
 
-To subtract an example one must still have it: a rolling model **stores the examples of its window themselves**, tokens
-and labels, beside the memory, and drops them as they fall out.
+To subtract an example one must still have it: a rolling model **stores the examples of its window
+themselves**, tokens and labels, beside the memory, and drops them as they fall out.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
-from hammemo.edits.column_changes import as_kinds
+from hammemo.edits.column_changes import convert_examples
 from hammemo.edits.editing import edit, mute_forgetting_warning, read_rows, take_state
 from hammemo.edits.forget import forget
 from hammemo.edits.learn import admit, learn
 from hammemo.estimators.learners import Learner
 from hammemo.tasks.labels.answer import Answering, ModelView
-from hammemo.tokens.contexts import Examples, join_examples
+from hammemo.tokens.contexts import join_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,16 +99,26 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     _clock: float
     _by_the_clock: bool
 
-    def __init__(self, estimator: Learner, last: int | None = None, seconds: float | None = None) -> None:
+    def __init__(
+        self, estimator: Learner, last: int | None = None, seconds: float | None = None
+    ) -> None:
         self.estimator = estimator
         self.last = last
         self.seconds = seconds
 
     def fit(
-        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        times: ArrayLike | None = None,
     ) -> Self:
         """Forget everything, learn (X, y) and keep what is in the window."""
-        self.apply_edit(lambda window: window.take_in(X, y, None, sample_weight, times, reset=True))
+
+        def start_over(window: Self) -> None:
+            window.take_in(X, y, sample_weight=sample_weight, times=times, reset=True)
+
+        self.apply_edit(start_over)
         return self
 
     def partial_fit(
@@ -125,10 +136,14 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         X, y, classes, sample_weight
             As for `MemoryClassifier.partial_fit`.
         times : array-like of shape (m,), or one for all, optional
-            When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
-            now, ``time.time()``.
+            When each example occurred, from the oldest to the newest: seconds as numbers, or
+            datetime64. By default now, ``time.time()``.
         """
-        self.apply_edit(lambda window: window.take_in(X, y, classes, sample_weight, times))
+
+        def take_in(window: Self) -> None:
+            window.take_in(X, y, classes=classes, sample_weight=sample_weight, times=times)
+
+        self.apply_edit(take_in)
         return self
 
     def expire(self: Self, now: Any = None) -> Self:
@@ -137,7 +152,8 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        self.apply_edit(lambda window: window.drop_old(time.time() if now is None else float(_seconds(now, 1)[0])))
+        moment = time.time() if now is None else float(_seconds(now, 1)[0])
+        self.apply_edit(lambda window: window.drop_old(moment))
         return self
 
     def drop_old(self, now: float) -> None:
@@ -173,12 +189,17 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         return self._classifier().label_dtype_
 
     def compile(
-        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+        self,
+        form: str | None = None,
+        vocabulary: Iterable[Any] | None = None,
+        n_jobs: int | None = None,
     ) -> Predictor | NumberPredictor:
         """Return a read-only model of the window as it is now; one of numbers takes no settings."""
-        model: Any = self._answering_model()
         options = {"form": form, "vocabulary": vocabulary, "n_jobs": n_jobs}
-        return model.compile(**{name: value for name, value in options.items() if value is not None})  # type: ignore[no-any-return]
+        chosen = {name: value for name, value in options.items() if value is not None}
+        model: Any = self._answering_model()
+        predictor: Predictor | NumberPredictor = model.compile(**chosen)
+        return predictor
 
     def view(self) -> ModelView:
         """Return what answers for the window as it is now."""
@@ -210,21 +231,31 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         return model.as_classifier().vote_in_use()
 
     def _answering_model(self) -> Learner:
-        """Return the model of the window, which does not warn of forgotten rows: a window forgets all the time."""
+        """Return the model of the window, which does not warn of forgotten rows."""
         check_is_fitted(self)
-        mute_forgetting_warning(self.estimator_)  # a copy would warn again
+        mute_forgetting_warning(self.estimator_)  # a window forgets all the time; a copy would warn
         return self.estimator_
 
     def _classifier(self) -> MemoryClassifier:
         return self._answering_model().as_classifier()
 
     def take_in(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        sample_weight: Any = None,
+        times: Any = None,
+        reset: bool | None = None,
     ) -> None:
-        """Learn examples, then forget what fell out; from nothing with `reset`, or where nothing was learnt before."""
+        """Learn examples, then forget what fell out of the window.
+
+        With `reset`, or where nothing was learned before, this begins with an empty window.
+        """
         self._check_parameters()
-        reset = not hasattr(self, "estimator_") if reset is None else reset
-        clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
+        if reset is None:
+            reset = not hasattr(self, "estimator_")
         model: Learner = clone(self.estimator) if reset else self.estimator_.snapshot()
         mute_forgetting_warning(model)  # a window forgets all the time
         settings: Any = model.settings()
@@ -232,42 +263,55 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         if not reset:
             state = admit(settings, model.state, X)
             take_state(model, state)
-        learnt = read_rows(model, X, y, state, sample_weight)
-        if not reset and self.seconds is not None and times is None and not self._by_the_clock:
-            raise ValueError(
-                "Earlier calls gave times=, and this one does not: give times= in every call, because the system's "
-                "clock may differ from theirs."
-            )
-        self._by_the_clock = times is None and (reset or self._by_the_clock)
-        m = len(learnt.labels)
-        when = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
-        if np.any(np.diff(when, prepend=oldest) < 0):
-            raise ValueError(
-                "times must not decrease, in one call or from one call to the next: sort the examples by time."
-            )
+        rows = read_rows(model, X, y, state, sample_weight=sample_weight)
+        moments = self._read_times(times, len(rows.labels), reset=reset)
         if classes is not None:
             model.as_classifier()  # only labels can be declared
-        edit(model, lambda _: learn(settings, state, learnt, classes))
+        edit(model, lambda _: learn(settings, state, rows, classes))
         self.estimator_ = model
+        self._remember(rows, moments, reset=reset)
+        self._forget_what_fell_out()
+
+    def _read_times(self, times: Any, m: int, *, reset: bool) -> NDArray[np.float64]:
+        """Return when each of m new examples occurred, or refuse it."""
+        clock, newest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
+        if not reset and self.seconds is not None and times is None and not self._by_the_clock:
+            raise ValueError(
+                "Earlier calls gave times=, and this one does not: give times= in every call, "
+                "because the system's clock may differ from theirs."
+            )
+        self._by_the_clock = times is None and (reset or self._by_the_clock)
+        moments = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
+        if np.any(np.diff(moments, prepend=newest) < 0):
+            raise ValueError(
+                "times must not decrease, in one call or from one call to the next: sort the "
+                "examples by time."
+            )
+        return moments
+
+    def _remember(self, rows: CheckedRows, moments: NDArray[np.float64], *, reset: bool) -> None:
+        """Store examples that were learned, and when they occurred."""
         if reset:
             self._chunks = _Queue()
             self._n_examples = 0
-        kept = np.flatnonzero(learnt.counts)
-        for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
-            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places]))
-        self._n_examples += int(learnt.counts.sum())
-        self._newest = max(oldest, float(when[-1]))
-        self._clock = max(clock, self._newest)
-        self._forget_what_fell_out()
+            self._clock = self._newest = -np.inf
+        weighted = np.flatnonzero(rows.counts)
+        for places in np.split(weighted, range(_CHUNK_ROWS, len(weighted), _CHUNK_ROWS)):
+            self._chunks = self._chunks.push(_Chunk(rows[places], moments[places]))
+        self._n_examples += int(rows.counts.sum())
+        self._newest = max(self._newest, float(moments[-1]))
+        self._clock = max(self._clock, self._newest)
 
     def _check_parameters(self) -> None:
         if not isinstance(self.estimator, Learner):
             raise TypeError(
-                f"estimator={self.estimator!r} is not a MemoryClassifier or a MemoryRegressor, which Rolling needs."
+                f"estimator={self.estimator!r} is not a MemoryClassifier or a MemoryRegressor, "
+                "which Rolling needs."
             )
         if self.last is None and self.seconds is None:
             raise ValueError("Give the window a limit: last=…, a number of examples, or seconds=….")
-        if self.last is not None and (not isinstance(self.last, (int, np.integer)) or self.last < 1):
+        is_number = isinstance(self.last, (int, np.integer)) and self.last >= 1
+        if self.last is not None and not is_number:
             raise ValueError(f"last={self.last!r} is a whole number of at least 1.")
         if self.seconds is not None and not 0 < self.seconds < np.inf:
             raise ValueError(f"seconds={self.seconds!r} is a positive number.")
@@ -278,7 +322,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         fallen: list[_Chunk] = []
         chunks = self._chunks
         while chunks:
-            oldest, chunks = chunks.popped()
+            oldest, chunks = chunks.pop()
             gone, rest = oldest.split(surplus, horizon)
             n_gone = int(gone.rows.counts.sum())
             if n_gone:
@@ -289,12 +333,25 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 chunks = chunks.with_first(rest)
                 break
         self._chunks = chunks
-        if fallen:
-            model: Any = self.estimator_
-            settings, state, now = model.settings(), model.state, model.state.columns
-            rows = [as_kinds(settings, now, gone.examples(), gone.rows.columns.kinds, now.kinds) for gone in fallen]
-            left = forget(settings, state, join_examples(rows), is_known=True)  # by the window
-            take_state(model, left)
+        if not fallen:
+            return
+        model: Any = self.estimator_
+        settings = model.settings()
+        columns = model.state.columns
+        # Kinds of columns may have been decided again since the rows came.
+        examples = [
+            convert_examples(
+                settings,
+                columns,
+                chunk.rows.examples(),
+                before=chunk.rows.columns.kinds,
+                after=columns.kinds,
+            )
+            for chunk in fallen
+        ]
+        # The window itself knows that the model has learned them.
+        after = forget(settings, model.state, join_examples(examples), is_known=True)
+        take_state(model, after)
 
     def __sklearn_tags__(self) -> Any:
         return self.estimator.__sklearn_tags__()
@@ -308,28 +365,30 @@ class _Chunk:
     """With the columns as they were when these came: kinds may have been decided again since."""
     times: NDArray[np.float64]
 
-    def examples(self) -> Examples:
-        """Return the rows as examples."""
-        return self.rows.examples()
-
     def split(self, surplus: int, horizon: float) -> tuple[_Chunk, _Chunk]:
-        """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
-        counts = self.rows.counts
-        before = np.cumsum(counts) - counts
-        gone = np.where(self.times <= horizon, counts, np.clip(surplus - before, 0, counts))
-        return self._with(gone), self._with(counts - gone)
+        """Return what falls out and what stays.
 
-    def _with(self, counts: NDArray[np.int64]) -> _Chunk:
-        held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
-        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held])
+        The first `surplus` examples fall out, and all that are as old as `horizon`.
+        """
+        counts = self.rows.counts
+        n_before = np.cumsum(counts) - counts
+        gone = np.where(self.times <= horizon, counts, np.clip(surplus - n_before, 0, counts))
+        return self._with_counts(gone), self._with_counts(counts - gone)
+
+    def _with_counts(self, counts: NDArray[np.int64]) -> _Chunk:
+        is_left = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
+        return _Chunk(replace(self.rows, counts=counts)[is_left], self.times[is_left])
 
 
 @dataclass(frozen=True, eq=False)
 class _Queue:
-    """Chunks from the oldest to the newest; a queue never changes, and pushing or popping makes another one.
+    """Chunks from the oldest to the newest.
 
-    First comes `oldest`, then `front` from its place `first` on, then `newer`: tuples of falling length, of which
-    neighbours of similar length become one. So n chunks are moved O(n log n) times, however long the window is.
+    A queue never changes, and pushing or popping makes another one.
+
+    First comes `oldest`, then `front` from its place `first` on, then `newer`: tuples of falling
+    length, of which neighbours of similar length become one. So n chunks are moved O(n log n)
+    times, however long the window is.
     """
 
     oldest: _Chunk | None = None
@@ -344,19 +403,19 @@ class _Queue:
     def __bool__(self) -> bool:
         return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
 
-    def pushed(self, chunk: _Chunk) -> _Queue:
+    def push(self, chunk: _Chunk) -> _Queue:
         """Return the queue with one more chunk, the newest."""
         newer = [*self.newer, (chunk,)]
         while len(newer) > 1 and len(newer[-2]) <= len(newer[-1]):
             newer[-2:] = [newer[-2] + newer[-1]]
         return replace(self, newer=tuple(newer))
 
-    def popped(self) -> tuple[_Chunk, _Queue]:
+    def pop(self) -> tuple[_Chunk, _Queue]:
         """Return the oldest chunk, and the queue without it."""
         if self.oldest is not None:
             return self.oldest, replace(self, oldest=None)
         if self.first == len(self.front):
-            return _Queue(front=tuple(chain.from_iterable(self.newer))).popped()
+            return _Queue(front=tuple(chain.from_iterable(self.newer))).pop()
         return self.front[self.first], replace(self, first=self.first + 1)
 
     def with_first(self, chunk: _Chunk) -> _Queue:
@@ -365,12 +424,16 @@ class _Queue:
 
 
 def _seconds(times: Any, m: int) -> NDArray[np.float64]:
+    """Return the moments of m examples as seconds since 1970, or refuse them."""
     values = np.asarray(times)
     if values.dtype.kind == "M":
-        values = np.where(np.isnat(values), np.nan, values.astype("datetime64[us]").astype(np.int64) / 1e6)
-    if values.dtype.kind not in "iuf" or values.shape not in ((), (m,)) or not np.isfinite(values).all():
+        microseconds = values.astype("datetime64[us]").astype(np.int64)
+        values = np.where(np.isnat(values), np.nan, microseconds / 1e6)
+    is_number = values.dtype.kind in "iuf"
+    has_shape = values.shape in ((), (m,))
+    if not is_number or not has_shape or not np.isfinite(values).all():
         raise ValueError(
-            f"times holds one finite number of seconds or datetime64 for each of the {m} examples, or one for all; "
-            f"it is {values.dtype} of shape {values.shape}."
+            f"times holds one finite number of seconds or datetime64 for each of the {m} examples, "
+            f"or one for all; it is {values.dtype} of shape {values.shape}."
         )
     return np.broadcast_to(values.astype(np.float64), (m,))

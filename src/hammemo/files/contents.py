@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
-from hammemo.edits.apply import checked_position
+from hammemo.edits.apply import check_position
 from hammemo.edits.digests import UNSTORED, canonical_bounds
 from hammemo.edits.editing import take_state
 from hammemo.edits.state import AnyState, ModelState
@@ -595,7 +595,7 @@ def _restore_progress(about: Mapping[str, Any]) -> dict[str, Any]:
     """
     position = None
     if "position" in about:
-        position = checked_position(field(about, "position", str))
+        position = check_position(field(about, "position", str))
     return {
         "pinned": field(about, "pinned", bool),
         "chosen_at": field(about, "chosen_at", int),

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo.edits.digests import UNSTORED, sorted_pairs
+from hammemo.edits.digests import UNSTORED, sort_pairs
 from hammemo.features.cells import Cells
 from hammemo.files.archive import FileError, check_lengths
 from hammemo.files.registry import DESCRIBED, Registry, is_built_in, kind_of_part, name_in_file
@@ -167,7 +167,7 @@ def to_plain(name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "iufbU":
         value = value.tolist()
     if isinstance(value, Mapping):
-        value = sorted_pairs(value)
+        value = sort_pairs(value)
     if isinstance(value, (list, tuple, range)):
         return [to_plain(name, entry) for entry in value]
     raise FileError(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hammemo.edits.column_changes import asked, can_decide, check_numeric, decided_by_rows
-from hammemo.edits.settings import most_kept, seed_of
+from hammemo.edits.column_changes import can_decide, check_numeric, decide_by_rows, find_numbers
+from hammemo.edits.settings import choose_seed, read_row_limit
 from hammemo.files.descriptions import naming_parameter
 from hammemo.kernels import AutoSites
 from hammemo.kernels.sites import MAX_POSITIONS
@@ -61,7 +61,7 @@ def check_number_parameters(settings: NumberSettings, state: NumberState) -> Non
     """Refuse parameters of a regressor with which `refit` could not begin."""
     _check_reading(settings, state)
     with naming_parameter("keep", settings.keep):
-        most_kept(settings.keep)
+        read_row_limit(settings.keep)
 
 
 def _check_reading(settings: ModelSettings | NumberSettings, state: AnyState) -> None:
@@ -71,7 +71,7 @@ def _check_reading(settings: ModelSettings | NumberSettings, state: AnyState) ->
     # Only of whole numbers: asking a generator, which no file holds, would change its state.
     if isinstance(settings.random_state, int):
         with naming_parameter("random_state", settings.random_state):
-            seed_of(settings.random_state)
+            choose_seed(settings.random_state)
     if settings.numeric is not None:
         with naming_parameter("numeric", settings.numeric):
             _check_numeric(settings, state)
@@ -80,7 +80,7 @@ def _check_reading(settings: ModelSettings | NumberSettings, state: AnyState) ->
 def _check_numeric(settings: ModelSettings | NumberSettings, state: AnyState) -> None:
     """Refuse columns that are not there, or that hold names which cannot become numbers."""
     columns = state.columns
-    places = asked(settings, columns)
+    places = find_numbers(settings, columns)
     if places is None or columns.types is None:
         return
     numbers = {place for place, kind in enumerate(columns.kinds) if kind.is_ordered}
@@ -88,16 +88,16 @@ def _check_numeric(settings: ModelSettings | NumberSettings, state: AnyState) ->
         return  # as most are: the rows are not read
     check_numeric(settings, state)
     if can_decide(state) and state.store is not None:
-        decided_by_rows(settings, columns, state.store)
+        decide_by_rows(settings, columns, state.store)
 
 
 def _check_keep(settings: ModelSettings, state: LabelState) -> None:
     """Refuse a wrong number of rows, and digests with another key than the stored ones."""
     digests = Digests.of(settings.keep)
     if digests is None:
-        most_kept(settings.keep, digests=True)
+        read_row_limit(settings.keep, digests=True)
         return
-    most_kept(digests.rows, digests=True)
+    read_row_limit(digests.rows, digests=True)
     check_secret(digests.key)
     store = state.store
     if isinstance(store, DigestStore):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from threadpoolctl import threadpool_info
 
-from hammemo.edits.digests import PARTS, whole_digest
+from hammemo.edits.digests import PARTS, compute_digest
 from hammemo.receipts import strict_json as strict
 from hammemo.receipts.keys import Keys, is_signed
 
@@ -105,7 +105,7 @@ class Receipt:
     @property
     def digest_after(self) -> str:
         """The digest of the model after it."""
-        return whole_digest({part: self.parts_after[part] for part in PARTS})
+        return compute_digest({part: self.parts_after[part] for part in PARTS})
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""

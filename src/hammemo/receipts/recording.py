@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.edits.digests import part_digests, whole_digest
+from hammemo.edits.digests import compute_digest, compute_part_digests
 from hammemo.edits.editing import take_state
 from hammemo.receipts.receipt import (
     Receipt,
@@ -63,7 +63,7 @@ class Moment:
         number = getattr(present, "version_", 0) if version is None else version
         return cls(
             version=number,
-            parts=part_digests(present, state),
+            parts=compute_part_digests(present, state),
             rows=state.n_examples,
             labels=frozenset(getattr(present, "classes_", ())),
             refitted=state.refitted,
@@ -72,7 +72,7 @@ class Moment:
     @property
     def digest(self) -> str:
         """The digest of all parts."""
-        return whole_digest(self.parts)
+        return compute_digest(self.parts)
 
     def receipt_since(
         self,

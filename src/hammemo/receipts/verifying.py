@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sklearn.base import clone
 
-from hammemo.edits.digests import part_digests
+from hammemo.edits.digests import compute_part_digests
 from hammemo.edits.editing import read_rows, take_state
 from hammemo.edits.sync import compare
 from hammemo.memories import Gaussian
@@ -151,7 +151,8 @@ def _with_difference(check: Check, model: Learner, pairs: list[tuple[Any, Any]])
         return check
     tables = [(X, y, None) for X, y in pairs]
     settings: Any = model.settings()
-    *_, difference = compare(settings, model.state, tables, partial(read_rows, model))
+    comparison = compare(settings, model.state, tables, partial(read_rows, model))
+    difference = comparison.difference
     if difference is None:
         return check
     return replace(check, gone=difference.n_gone, new=difference.n_new)
@@ -304,8 +305,8 @@ def _refit_nothing(fresh: Learner) -> None:
 
 
 def _compare_parts(model: Learner, other: Learner) -> dict[str, bool]:
-    digests = part_digests(model, model.state)
-    other_digests = part_digests(other, other.state)
+    digests = compute_part_digests(model, model.state)
+    other_digests = compute_part_digests(other, other.state)
     return {name: digest == other_digests[name] for name, digest in digests.items()}
 
 

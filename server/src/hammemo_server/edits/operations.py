@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from hammemo.edits.apply import checked_position
+from hammemo.edits.apply import check_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -485,7 +485,7 @@ def _check_change(edit: Edit, limits: Limits) -> LoggedChange:
         )
     if edit.position is not None:
         try:
-            checked_position(edit.position)
+            check_position(edit.position)
         except ValueError as error:
             raise Malformed(str(error)) from None
     return change

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from hammemo._arrays.checked import StoredArrays
 from hammemo.edits.editing import edit, take_state
 from hammemo.edits.learn import choose_again_by_rows
-from hammemo.edits.take_choice import take_choice as take_chosen
+from hammemo.edits.take_choice import take_choice as take_chosen_layout
 from hammemo.files.contents import file_bytes, from_bytes
 from hammemo.tasks.labels.weigh import with_weights
 from hammemo_server.edits.operations import TooLarge
@@ -95,7 +95,7 @@ def take_choice(model: Learner, choice: bytes) -> None:
     chosen: Any = from_bytes(decompress(choice))
     if type(chosen) is not type(model):
         raise ValueError("this is not the layout and the vote of such a model")
-    edit(model, lambda private: take_chosen(private.settings(), private.state, chosen.state))
+    edit(model, lambda private: take_chosen_layout(private.settings(), private.state, chosen.state))
 
 
 def pack_weights(vote: Vote) -> bytes:

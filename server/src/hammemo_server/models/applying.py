@@ -25,7 +25,7 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.edits.editing import mute_forgetting_warning, take_state
-from hammemo.edits.refit import with_fitted_weights
+from hammemo.edits.refit import note_fitted_weights
 from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo_server.edits import operations as edits
@@ -253,7 +253,7 @@ class Applier:
             take_weights(self.model, edit.fitted)
         # Also where the weights are as before.
         settings: Any = self.model.settings()
-        take_state(self.model, with_fitted_weights(settings, self.model.state))
+        take_state(self.model, note_fitted_weights(settings, self.model.state))
 
     def _choose_again(self, model: Learner) -> edits.LoggedChoice:
         """Choose sites and vote by all rows, and take them as every other process will."""

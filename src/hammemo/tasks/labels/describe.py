@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hammemo.edits.digests import describe_parameter, names_of
+from hammemo.edits.digests import describe_parameter, list_column_names
 from hammemo.edits.task import AnswerFacts, Described
 from hammemo.tasks.labels.choose import get_held_out
 from hammemo.tasks.labels.read import classes_of
@@ -33,7 +33,7 @@ def describe(state: LabelState) -> Described:
         declared=[
             memory.declared.tolist(),
             state.target_dtype.str,
-            names_of(state),
+            list_column_names(state),
             described_cutting,
         ],
         vote=describe_parameter(state.vote),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.edits.column_changes import undecided
+from hammemo.edits.column_changes import reset_kinds
 from hammemo.edits.fit import start
 from hammemo.edits.task import RowBatch
 from hammemo.tasks.labels.choose import choose_by_first_rows
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def open_state(settings: ModelSettings, h: int) -> LabelState:
     """Return the state of a model of h columns that has learned nothing."""
-    columns = undecided(settings, Columns.from_count(h))
+    columns = reset_kinds(settings, Columns.from_count(h))
     no_rows = Examples.of(np.empty((0, h), object), np.empty(0, object))
     batch = RowBatch(no_rows, columns, np.dtype(object), Vocabulary())
     plan = choose_by_first_rows(settings, columns, batch, n_labels=0, seed=settings.seed())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hammemo.edits.settings import most_kept, seed_of
+from hammemo.edits.settings import choose_seed, read_row_limit
 from hammemo.kernels import AutoSites
 from hammemo.stores.digest_store import Digests, DigestStore
 from hammemo.stores.kept_documents import KeptDocuments
@@ -68,7 +68,7 @@ class ModelSettings(NamedTuple):
 
     def seed(self) -> int:
         """Return the seed of a model that begins; for None, a new one."""
-        return seed_of(self.random_state)
+        return choose_seed(self.random_state)
 
     def with_seed(self, seed: int) -> ModelSettings:
         """Return the same parameters with this seed."""
@@ -117,7 +117,7 @@ class ModelSettings(NamedTuple):
 
         None where none are kept: `keep` says so, or nothing needs them.
         """
-        limit = most_kept(keep, digests=True)
+        limit = read_row_limit(keep, digests=True)
         is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
         if keep is False or (keep == "auto" and not is_needed):
             return None

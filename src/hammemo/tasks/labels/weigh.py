@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sklearn.base import clone
 
 from hammemo._progress import progress_bar
-from hammemo.edits.refit import with_fitted_weights
+from hammemo.edits.refit import note_fitted_weights
 from hammemo.features.cells import TreeCells
 from hammemo.kernels import AutoSites
 from hammemo.tasks.labels.choose import MIN_FITTED_EXAMPLES
@@ -91,7 +91,7 @@ def with_weights(settings: ModelSettings, state: LabelState, stored: StoredArray
     vote = clone(state.vote)
     vote.restore(stored, state.layout.sites)
     stored.finish()
-    return with_fitted_weights(settings, state.with_changes(vote=vote))
+    return note_fitted_weights(settings, state.with_changes(vote=vote))
 
 
 def fit_vote(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hammemo._arrays.array_digest import array_digest
-from hammemo.edits.digests import names_of
+from hammemo.edits.digests import list_column_names
 from hammemo.edits.task import AnswerFacts, Described
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def describe(state: NumberState) -> Described:
     """Return layout, sums and vote, ready to be hashed."""
     return Described(
         layout=[state.layout.digest, state.pinned],
-        declared=[names_of(state)],
+        declared=[list_column_names(state)],
         vote=None,
         counts=array_digest(state.memory.arrays()),
         weights=state.vote.state(),

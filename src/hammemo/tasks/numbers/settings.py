@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hammemo.edits.settings import most_kept, seed_of
+from hammemo.edits.settings import choose_seed, read_row_limit
 from hammemo.stores.kept_rows import KeptRows
 from hammemo.tasks.numbers.vote import NO_VOTE
 from hammemo.votes.bounds import UNBOUNDED, Bounds
@@ -33,7 +33,7 @@ class NumberSettings(NamedTuple):
 
     def seed(self) -> int:
         """Return the seed of a model that begins; for None, a new one."""
-        return seed_of(self.random_state)
+        return choose_seed(self.random_state)
 
     def with_seed(self, seed: int) -> NumberSettings:
         """Return the same parameters with this seed."""
@@ -49,7 +49,7 @@ class NumberSettings(NamedTuple):
     ) -> KeptRows:
         """Return what rows are kept in while a model is fitted; with keep=False, not after that."""
         del vote, documents
-        return KeptRows.empty(h, seed, most_kept(self.keep))
+        return KeptRows.empty(h, seed, read_row_limit(self.keep))
 
     def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:
         """Return what is stored after a fit: with keep=False, nothing."""
