@@ -298,6 +298,13 @@ class SegmentTable:
         self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]
     ) -> NDArray[np.int64]: ...
 
+def count_labels(
+    leaves: NDArray[np.int32],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None: ...
+
 class Forest:
     def __init__(
         self,

@@ -22,6 +22,7 @@ from hammemo.edits.editing import read_rows
 from hammemo.features.cells import TreeCells, column_codes
 from hammemo.features.cells.column_codes import quantile_cuts
 from hammemo.features.cells.grow_forest import count_copies_in_bag, mark_out_of_bag
+from hammemo.features.cells.tree_inputs import TreeInputs
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
@@ -334,7 +335,9 @@ def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     clf = MemoryClassifier().fit(X, y)
     assert isinstance(clf.state.layout.cells, TreeCells)
     assert isinstance(clf.state.store, KeptRows)
-    rows = count_tree_rows(clf.state.layout.cells, clf.state.store.examples(), 0)
+    cells = clf.state.layout.cells
+    examples = clf.state.store.examples()
+    rows = count_tree_rows(cells, examples, TreeInputs.from_examples(cells.codes, examples, 0))
     read = read_tree_rows(clf.state.layout.cells, clf.state.store.examples(), 0, clf.memory_.reader())
     assert np.array_equal(rows.tree_counts, read.tree_counts)
     assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))

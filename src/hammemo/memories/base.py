@@ -435,11 +435,15 @@ class Memory(Versioned, BaseEstimator, ABC):
         examples = Examples.of([list(tokens)], [label], [abs(by)])
         self.update(examples, 1 if by > 0 else -1)
 
-    def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
+    def update_cells(
+        self, cells: Cells, examples: Examples, sign: int, *, tree_counts: Ints | None = None
+    ) -> None:
         """Add rows with numbers or, with sign -1, remove them.
 
-        Their cells are counted, part by part.
+        Their cells are counted, part by part. `tree_counts` are the counts of the cells of trees
+        where they are known, (cells, L): a memory may use them.
         """
+        del tree_counts
         for piece in row_pieces(len(examples), cells.h):
             rows = np.arange(len(examples))[piece]
             self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)

@@ -16,6 +16,7 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo.features.cells.forest import KINDS, LEVELS
 from hammemo.features.cells.grow_forest import mark_out_of_bag
+from hammemo.features.cells.tree_inputs import TreeInputs
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -72,14 +73,14 @@ class TreeRows:
 
 
 def count_tree_rows(
-    cells: TreeCells, examples: Examples, seed: int, sample: int | None = None
+    cells: TreeCells, examples: Examples, every_row: TreeInputs, sample: int | None = None
 ) -> TreeRows:
     """Return distinct examples, the lowest hashes first, with the counts of all examples.
 
-    With `sample` there are this many rows at most, each of which did not grow some tree of each
-    kind. All examples are counted, those outside of the sample too.
+    `every_row` has all distinct rows of the examples. With `sample` there are this many rows at
+    most, each of which did not grow some tree of each kind. All examples are counted, those outside
+    of the sample too.
     """
-    every_row = _find_distinct_rows(cells, examples, seed)
     n_labels = len(examples.labels)
     # Floats are exact here and below: the kept rows of a model are fewer than 2^53, copies counted.
     label_counts = np.bincount(
@@ -125,7 +126,7 @@ def read_tree_rows(
     Labels are those of the reader; examples of other labels are left out. `sample` is that of
     :func:`count_tree_rows`.
     """
-    rows = _find_distinct_rows(cells, examples, seed)
+    rows = TreeInputs.from_examples(cells.codes, examples, seed)
     labels = reader.labels.find(examples.labels)[rows.labels]
     rows = replace(rows, labels=labels).take(np.flatnonzero(labels >= 0))
     is_out = _find_out_of_bag(cells, rows)
@@ -152,41 +153,7 @@ def read_tree_rows(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _DistinctLeafRows:
-    """Distinct examples, the lowest hashes first."""
-
-    places: Ints
-    """Which of the examples each row is: (m,)."""
-    codes: NDArray[np.uint8]
-    """The rows as trees see them: (m, columns)."""
-    labels: Ints
-    multiplicity: Ints
-    words: Words
-
-    def take(self, places: Ints) -> _DistinctLeafRows:
-        return _DistinctLeafRows(
-            places=self.places[places],
-            codes=self.codes[places],
-            labels=self.labels[places],
-            multiplicity=self.multiplicity[places],
-            words=self.words[places],
-        )
-
-
-def _find_distinct_rows(cells: TreeCells, examples: Examples, seed: int) -> _DistinctLeafRows:
-    codes = cells.codes.rows(examples.contexts)
-    places, words, counts = cells.codes.distinct(examples, seed, codes)
-    return _DistinctLeafRows(
-        places=places,
-        codes=codes[places],
-        labels=examples.label_ranks[places],
-        multiplicity=counts,
-        words=words,
-    )
-
-
-def _find_out_of_bag(cells: TreeCells, rows: _DistinctLeafRows) -> Bools:
+def _find_out_of_bag(cells: TreeCells, rows: TreeInputs) -> Bools:
     """Return which trees each row did not grow: (m, trees)."""
     return mark_out_of_bag(cells.forest, rows.words, rows.multiplicity, cells.last_word)
 

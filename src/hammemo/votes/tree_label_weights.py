@@ -34,6 +34,7 @@ from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
 from hammemo._progress import advance
 from hammemo.features.cells.forest import KINDS, LEVELS
+from hammemo.features.cells.tree_inputs import TreeInputs
 from hammemo.votes.base import softmax
 from hammemo.votes.choose_weights import (
     UNIFORM,
@@ -110,6 +111,12 @@ class WeightedRows:
     """Shape (L, m, F)."""
     labels: Vocabulary
 
+    def count_all(self, examples: Examples) -> bool:
+        """Return whether examples, some or all of which these rows are, have the same counts."""
+        return self.labels == examples.labels and np.array_equal(
+            self.rows.label_counts, examples.label_counts()
+        )
+
     def are_of(self, reader: Reader, vote: LogLinear) -> bool:
         """Return whether a reader would give the same, for a vote.
 
@@ -134,10 +141,10 @@ class ChosenTreeVote(NamedTuple):
 
 
 @one_blas_thread
-def choose_tree_vote(cells: TreeCells, examples: Examples, seed: int) -> ChosenTreeVote:
-    """Choose the vote for the trees that examples grew."""
+def choose_tree_vote(cells: TreeCells, examples: Examples, every_row: TreeInputs) -> ChosenTreeVote:
+    """Choose the vote for the trees that examples, whose distinct rows these are, grew."""
     n_rows = _count_rows_to_fit(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS)
-    rows = count_tree_rows(cells, examples, seed, sample=n_rows)
+    rows = count_tree_rows(cells, examples, every_row, sample=n_rows)
     weighted_rows = WeightedRows(rows, compute_tree_features(cells, rows), examples.labels)
     trials = try_options(weighted_rows)
     if trials:
@@ -268,7 +275,8 @@ def fit_tree_weights(
     else:
         n_rows = _count_rows_to_fit(cells, len(reader.labels), len(smoothing), int(vote.sample))
         if rows_are_all and not reader.is_exact:
-            rows = count_tree_rows(cells, examples, seed, sample=n_rows)
+            every_row = TreeInputs.from_examples(cells.codes, examples, seed)
+            rows = count_tree_rows(cells, examples, every_row, sample=n_rows)
         else:
             rows = read_tree_rows(cells, examples, seed, reader, sample=n_rows)
         features = compute_tree_features(cells, rows, smoothing)

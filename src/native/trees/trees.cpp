@@ -649,4 +649,19 @@ void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows
     }
 }
 
+void count_labels(const int32_t* leaves,
+                  const int32_t* labels,
+                  const int64_t* weights,
+                  size_t n_rows,
+                  size_t n_trees,
+                  size_t n_labels,
+                  int64_t* counts) {
+    for (size_t row = 0; row < n_rows; ++row) {
+        for (size_t tree = 0; tree < n_trees; ++tree) {
+            const auto leaf = static_cast<size_t>(leaves[row * n_trees + tree]);
+            counts[leaf * n_labels + static_cast<size_t>(labels[row])] += weights[row];
+        }
+    }
+}
+
 }  // namespace hammemo

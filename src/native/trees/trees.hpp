@@ -140,4 +140,14 @@ private:
 // trees. codes: (rows, columns).
 void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
 
+// Adds the weight of each row to the count of its label at its leaf of every tree. leaves: (rows,
+// trees); labels, weights: (rows,); counts: (nodes, labels).
+void count_labels(const int32_t* leaves,
+                  const int32_t* labels,
+                  const int64_t* weights,
+                  size_t n_rows,
+                  size_t n_trees,
+                  size_t n_labels,
+                  int64_t* counts);
+
 }  // namespace hammemo

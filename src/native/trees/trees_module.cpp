@@ -285,6 +285,36 @@ void add_scores(const TreeScores& trees,
     trees.add(codes.data(), codes.shape(0), out.data());
 }
 
+// leaves: (rows, trees). Adds to counts: (nodes, labels).
+void add_label_counts(const Matrix<int32_t>& leaves,
+                      const Vector<int32_t>& labels,
+                      const Vector<int64_t>& weights,
+                      nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> counts) {
+    require_aligned(leaves);
+    require_aligned(counts);
+    const size_t n_labels = counts.shape(1);
+    const std::vector<int32_t> own_labels = copy_array(labels);
+    const std::vector<int64_t> own_weights = copy_array(weights);
+    require(own_labels.size() == leaves.shape(0) && own_weights.size() == leaves.shape(0),
+            "one label and one weight for each row");
+    for (int32_t label : own_labels) {
+        require(label >= 0 && static_cast<size_t>(label) < n_labels,
+                "a label is outside the counts");
+    }
+    for (size_t i = 0; i < leaves.size(); ++i) {
+        require(leaves.data()[i] >= 0 && static_cast<size_t>(leaves.data()[i]) < counts.shape(0),
+                "a leaf is outside the trees");
+    }
+    const Released released;
+    count_labels(leaves.data(),
+                 own_labels.data(),
+                 own_weights.data(),
+                 leaves.shape(0),
+                 leaves.shape(1),
+                 n_labels,
+                 counts.data());
+}
+
 // Writes the features of rows into the first places of out: (labels, rows, width).
 void write_features(const Matrix<int32_t>& leaves,
                     const Matrix<uint8_t>& is_out,
@@ -469,6 +499,12 @@ void bind_trees(nb::module_& m) {
           nb::arg("random_split"),
           nb::arg("seed"),
           nb::arg("words").noconvert());
+    m.def("count_labels",
+          &add_label_counts,
+          nb::arg("leaves").noconvert(),
+          nb::arg("labels").noconvert(),
+          nb::arg("weights").noconvert(),
+          nb::arg("counts").noconvert());
     m.def("tree_features",
           &write_features,
           nb::arg("leaves").noconvert(),

@@ -8,7 +8,7 @@ pairs than room.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -24,14 +24,13 @@ from hammemo.features.cells.column_codes import (
     values_of,
 )
 from hammemo.features.cells.grow_forest import GROWING_ROWS, grow_forest
+from hammemo.features.cells.tree_inputs import TreeInputs
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hammemo._arrays.types import Floats, Ints
-    from hammemo.features.cells.column_codes import ColumnCodes, DistinctCodes
+    from hammemo.features.cells.column_codes import ColumnCodes
     from hammemo.features.wide.narrowing import Narrowing
     from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.contexts import Contexts, Examples
@@ -46,81 +45,92 @@ _RANGES: Final = 16
 """Ranges of a column of numbers, at most, where there are no trees."""
 
 
-def choose_cells(
+def choose_range_cells(
+    kinds: ColumnKinds,
+    examples: Examples,
+    *,
+    missing_is_cell: bool,
+    narrowing: Narrowing | None = None,
+) -> Cells:
+    """Return the cells of a table with columns of these kinds: ranges of numbers, and names.
+
+    With a narrowing, the examples are the narrow rows of a wide table.
+    """
+    if narrowing is not None:
+        kinds = narrowing.narrow_kinds
+    ranges = _choose_ranges(kinds, examples.contexts, examples.multiplicity)
+    return Cells(kinds, missing_is_cell, ranges, narrowing=narrowing)
+
+
+class GrownCells(NamedTuple):
+    """Cells with trees, and the rows that they were chosen by."""
+
+    cells: TreeCells
+    rows: TreeInputs
+
+
+def grow_tree_cells(
     kinds: ColumnKinds,
     examples: Examples,
     seed: int,
     *,
     missing_is_cell: bool,
-    trees: bool,
     narrowing: Narrowing | None = None,
-) -> Cells:
-    """Return the cells of a table with columns of these kinds, chosen from its rows.
+) -> GrownCells:
+    """Return the cells of a table as :func:`choose_range_cells` does, and trees that rows grow.
 
-    They have trees, or ranges only. With a narrowing, the examples are the narrow rows of a wide
-    table.
+    The examples have a label or more, and not more than `MAX_TREE_LABELS`.
     """
     n_scores = 0
     if narrowing is not None:
         kinds = narrowing.narrow_kinds
         n_scores = narrowing.n_scores
-    contexts = examples.contexts
-    ranges = _choose_ranges(kinds, contexts, examples.multiplicity)
-    if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
-        return Cells(kinds, missing_is_cell, ranges, narrowing=narrowing)
 
     # Codes: cuts of ordered columns, frequent names, differences of columns.
+    contexts = examples.contexts
     pairs = _draw_pairs(kinds, seed)
     codes = choose_codes(kinds, contexts, examples.multiplicity, pairs=pairs, seed=seed)
     codes = codes.with_even_cuts(n_scores, contexts)
-    row_bytes = codes.rows(contexts)
-    distinct = codes.distinct(examples, seed, row_bytes)
-    row_bytes = row_bytes[distinct.rows]
+    rows = TreeInputs.from_examples(codes, examples, seed)
 
     # The additive base of all distinct rows, and trees of the first of them.
-    base = _fit_base(codes, examples, distinct, row_bytes=row_bytes, n_scores=n_scores)
-    m = min(len(distinct.rows), GROWING_ROWS)
+    base = _fit_base(codes, examples, rows, n_scores=n_scores)
+    growing = rows.take(np.arange(min(len(rows), GROWING_ROWS)))
     with progress_bar("Growing trees"):
         forest = grow_forest(
-            codes=np.ascontiguousarray(row_bytes[:m].T),
+            codes=np.ascontiguousarray(growing.codes.T),
             is_name=codes.is_name,
-            targets=examples.label_ranks[distinct.rows[:m]],
-            counts=distinct.counts[:m],
-            words=distinct.words[:m],
+            targets=growing.labels,
+            counts=growing.multiplicity,
+            words=growing.words,
             n_plain=codes.n_ordered + len(codes.names),
             seed=seed,
         )
-    return TreeCells(
+    cells = TreeCells(
         kinds,
         missing_is_cell,
-        ranges,
+        _choose_ranges(kinds, contexts, examples.multiplicity),
         codes=codes,
         forest=forest,
-        last_word=int(distinct.words[m - 1]),
+        last_word=int(growing.words[-1]),
         base=base,
         narrowing=narrowing,
     )
+    return GrownCells(cells, rows)
 
 
-def _fit_base(
-    codes: ColumnCodes,
-    examples: Examples,
-    distinct: DistinctCodes,
-    *,
-    row_bytes: NDArray[np.uint8],
-    n_scores: int,
-) -> LabelBase:
-    """Return the additive base for these distinct rows of examples, which have these bytes."""
-    values, name_codes = codes.plain(row_bytes)
+def _fit_base(codes: ColumnCodes, examples: Examples, rows: TreeInputs, *, n_scores: int) -> LabelBase:
+    """Return the additive base for the distinct rows of examples."""
+    values, name_codes = codes.plain(rows.codes)
     with progress_bar("Fitting an additive base"):
         function = fit_class_base(
             codes,
             values=values,
             name_codes=name_codes,
-            labels=examples.label_ranks[distinct.rows],
+            labels=rows.labels,
             n_labels=len(examples.labels),
-            counts=distinct.counts,
-            words=distinct.words,
+            counts=rows.multiplicity,
+            words=rows.words,
             n_scores=n_scores,
         )
     return LabelBase(function, examples.labels, examples.label_counts())

@@ -40,10 +40,6 @@ LEAF: Final = -1
 _LEAF_ROWS: Final = 1000
 """Rows from which on a thread of its own pays."""
 
-_COUNT_PIECES: Final = 16
-"""Counting makes arrays of several entries for each row and tree, so it takes pieces of one 16th of
-the usual size: 2 MiB an array in place of 32."""
-
 _MAX_CUTS_OF_A_COLUMN: Final = 255
 """Cuts of one column on the way to a leaf: one fewer than a byte has values."""
 
@@ -178,20 +174,18 @@ class Forest:
         ------
         leaves : (m, trees); labels, weights : (m,); returned : (cells, L)
         """
-        # Sums of floats are exact: all weights together are below 2^53.
-        at_nodes = np.zeros(len(self.column) * n_labels)
-        for piece in row_pieces(len(leaves), _COUNT_PIECES * self.n_trees):
-            keys = leaves[piece].astype(np.int64) * n_labels + labels[piece, None]
-            repeated = np.repeat(weights[piece], self.n_trees)
-            at_nodes += np.bincount(keys.ravel(), weights=repeated, minlength=len(at_nodes))
+        node_counts = np.zeros((len(self.column), n_labels), np.int64)
+        _native.count_labels(
+            leaves=np.ascontiguousarray(leaves),
+            labels=labels.astype(np.int32),
+            weights=weights.astype(np.int64),
+            counts=node_counts,
+        )
         leaf_nodes = np.flatnonzero(self.column == LEAF)
-        at_leaves = at_nodes.reshape(-1, n_labels)[leaf_nodes].ravel()
-        n_cells = int(self.cell_sizes.sum())
-        cells = self.cell_rows[:, leaf_nodes].astype(np.int64)
-        keys = (cells[:, :, None] * n_labels + np.arange(n_labels)).ravel()
-        repeated = np.tile(at_leaves, len(LEVELS))
-        sums = np.bincount(keys, weights=repeated, minlength=n_cells * n_labels)
-        return np.asarray(sums.astype(np.int64).reshape(n_cells, n_labels))
+        cell_counts = np.zeros((int(self.cell_sizes.sum()), n_labels), np.int64)
+        for level_rows in self.cell_rows:
+            np.add.at(cell_counts, level_rows[leaf_nodes], node_counts[leaf_nodes])
+        return cell_counts
 
     def leaves(self, codes: NDArray[np.uint8]) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree, counted from the first node of all.

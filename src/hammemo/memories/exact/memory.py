@@ -43,7 +43,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hammemo._arrays.types import Array
+    from hammemo._arrays.types import Array, Ints
     from hammemo.features.cells import Cells
     from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.reader import Reader
@@ -176,7 +176,9 @@ class Exact(InSegments):
                 CountTable.from_examples(examples, self.sites), sign
             )
 
-    def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
+    def update_cells(
+        self, cells: Cells, examples: Examples, sign: int, *, tree_counts: Ints | None = None
+    ) -> None:
         """Add rows with numbers, or remove them: many rows are counted at the leaves of trees."""
         n = len(examples)
         if not holds_trees(cells, self.sites):
@@ -187,7 +189,7 @@ class Exact(InSegments):
                 rows = examples.rows(np.arange(n)[piece]).with_used_labels()
                 self.signed_sum = self.signed_sum.edit_rows(cells.counted(rows), sign)
         else:
-            table = table_of_trees(cells, examples, self.sites)
+            table = table_of_trees(cells, examples, self.sites, tree_counts)
             self.signed_sum = self.signed_sum.edit_in_bulk(table, sign)
 
     def _takes_rows(self, n_examples: int) -> bool:

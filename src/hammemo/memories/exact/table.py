@@ -550,11 +550,19 @@ def holds_trees(cells: Cells, sites: Sites) -> TypeGuard[TreeCells]:
     return sites.positions == tuple(cells.sites())
 
 
-def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountTable:
-    """Return the table of the cells of rows, whose sites are names and trees."""
-    examples = examples.with_used_labels()
+def table_of_trees(
+    cells: TreeCells, examples: Examples, sites: Sites, tree_counts: Ints | None = None
+) -> CountTable:
+    """Return the table of the cells of rows, whose sites are names and trees.
+
+    `tree_counts` are the counts of the cells of all trees, (cells, L), where they are known.
+    """
     if not len(examples):
         return CountTable.empty(sites)
+    if tree_counts is None:
+        tree_counts = _count_tree_cells(cells, examples)
+    tree_counts = tree_counts[:, np.unique(examples.label_ranks)]
+    examples = examples.with_used_labels()
     contexts = examples.contexts
     n_labels = len(examples.labels)
     # the vocabulary: the names that rows hold, and the numbers that are the tokens of cells
@@ -571,7 +579,7 @@ def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountT
         tuples, index = TupleSet.collect(ranks[contexts.ranks[:, list(site)]], len(vocabulary))
         rows.append(count_rows(tuples, index, examples))
     cell_tokens = vocabulary.find(numbers)
-    for counts in _site_counts(cells, examples):
+    for counts in _iterate_site_counts(cells, tree_counts):
         tuples = TupleSet(len(vocabulary), (cell_tokens[: len(counts)],))
         keys = np.flatnonzero(counts)
         rows.append(SiteRows.from_keys(tuples, keys, counts.ravel()[keys], n_labels))
@@ -579,18 +587,24 @@ def table_of_trees(cells: TreeCells, examples: Examples, sites: Sites) -> CountT
     return CountTable.from_rows(sites, label_counts, (vocabulary, examples.labels), rows)
 
 
-def _site_counts(cells: TreeCells, examples: Examples) -> Iterator[Ints]:
-    """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
+def _count_tree_cells(cells: TreeCells, examples: Examples) -> Ints:
+    """Return the counts of the cells of all trees, as `Forest.counts` orders them: (cells, L)."""
     forest = cells.forest
     n_labels = len(examples.labels)
-    total = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)
+    counts = np.zeros((int(forest.cell_sizes.sum()), n_labels), np.int64)
     for piece in row_pieces(len(examples), forest.n_trees):
         leaves = cells.leaves(examples.contexts[piece])
-        total += forest.counts(
+        counts += forest.counts(
             leaves, examples.label_ranks[piece], examples.multiplicity[piece], n_labels
         )
-    ends = np.cumsum(forest.cell_sizes.ravel()).reshape(forest.cell_sizes.shape)
-    for tree in range(forest.n_trees):
+    return counts
+
+
+def _iterate_site_counts(cells: TreeCells, tree_counts: Ints) -> Iterator[Ints]:
+    """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
+    sizes = cells.forest.cell_sizes
+    ends = np.cumsum(sizes.ravel()).reshape(sizes.shape)
+    for tree in range(cells.forest.n_trees):
         for level in range(len(LEVELS)):
             end = ends[level, tree]
-            yield total[end - forest.cell_sizes[level, tree] : end]
+            yield tree_counts[end - sizes[level, tree] : end]

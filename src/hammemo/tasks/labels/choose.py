@@ -16,8 +16,12 @@ from sklearn.base import clone
 
 from hammemo._progress import progress_bar
 from hammemo.edits.task import LayoutPlan
-from hammemo.features.cells import Cells, TreeCells
-from hammemo.features.cells.choose_cells import choose_cells
+from hammemo.features.cells.choose_cells import (
+    MAX_TREE_LABELS,
+    GrownCells,
+    choose_range_cells,
+    grow_tree_cells,
+)
 from hammemo.features.wide.choose_columns import choose_narrowing, is_wide, refuse_many_names
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
@@ -37,6 +41,7 @@ from hammemo.votes.tree_label_weights import choose_tree_vote
 
 if TYPE_CHECKING:
     from hammemo.edits.task import RowBatch
+    from hammemo.features.cells import Cells
     from hammemo.features.wide.narrowing import Narrowing
     from hammemo.kernels.selection.auto_sites import Selection
     from hammemo.memories import Memory
@@ -147,18 +152,21 @@ def choose(
         )
         if narrowing is not None:
             examples = narrowing.learn(examples)
-        cells = choose_cells(
-            columns.kinds,
-            examples,
-            seed,
-            missing_is_cell=settings.missing != "empty",
-            trees=grows_trees,
-            narrowing=narrowing,
+        missing_is_cell = settings.missing != "empty"
+        if grows_trees:
+            grown = grow_tree_cells(
+                columns.kinds,
+                examples,
+                seed,
+                missing_is_cell=missing_is_cell,
+                narrowing=narrowing,
+            )
+            draft = _choose_for_trees(settings, draft, grown, examples, seed=seed, quickly=quickly)
+            return draft.open(settings, columns, seed)
+        cells = choose_range_cells(
+            columns.kinds, examples, missing_is_cell=missing_is_cell, narrowing=narrowing
         )
         draft = replace(draft, cells=cells)
-        if isinstance(cells, TreeCells):
-            draft = _choose_for_trees(settings, draft, cells, examples, seed=seed, quickly=quickly)
-            return draft.open(settings, columns, seed)
         examples = cells.counted(examples)
     if isinstance(draft.kernel, AutoSites):
         selection = draft.kernel.choose(examples, seed, folds=1 if quickly else None)
@@ -185,12 +193,10 @@ def choose_by_first_rows(
         narrowing = _choose_narrowing(settings, columns, examples, seed=seed, with_scores=False)
         if narrowing is not None:
             examples = narrowing.learn(examples)
-        cells = choose_cells(
+        cells = choose_range_cells(
             columns.kinds,
             examples,
-            0,
             missing_is_cell=settings.missing != "empty",
-            trees=False,
             narrowing=narrowing,
         )
         draft = replace(draft, cells=cells)
@@ -344,7 +350,7 @@ def _take_selection(
 def _choose_for_trees(
     settings: ModelSettings,
     draft: _LayoutDraft,
-    cells: TreeCells,
+    grown: GrownCells,
     examples: Examples,
     *,
     seed: int,
@@ -354,6 +360,7 @@ def _choose_for_trees(
 
     Tuples are chosen from its columns of names alone.
     """
+    cells = grown.cells
     choices = Choices()
     if len(cells.names) > 1 and isinstance(draft.kernel, AutoSites):
         contexts = examples.contexts
@@ -380,7 +387,7 @@ def _choose_for_trees(
     weighted = None
     if is_auto(settings.vote):
         with progress_bar("Choosing the vote, folds"):
-            vote, trials, weighted = choose_tree_vote(cells, examples, seed)
+            vote, trials, weighted = choose_tree_vote(cells, examples, grown.rows)
         choices = choices.with_trials(trials, _explain_vote(vote))
     sites = [site[0] if len(site) == 1 else site for site in cells.sites()]
     return replace(
@@ -394,7 +401,12 @@ def _choose_for_trees(
 
 
 def _can_grow_trees(examples: Examples) -> bool:
-    """Return whether there is something that trees can be grown by: rows of several labels."""
+    """Return whether there is something that trees can be grown by: rows of several labels.
+
+    Of very many labels trees say little, and they would take long.
+    """
+    if len(examples.labels) > MAX_TREE_LABELS:
+        return False
     if int(examples.multiplicity.sum()) < MIN_FITTED_EXAMPLES:
         return False
     return len(np.unique(examples.label_ranks)) > 1

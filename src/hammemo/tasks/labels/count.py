@@ -20,18 +20,31 @@ if TYPE_CHECKING:
     from hammemo.tasks.labels.layout import LabelState, Layout
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.votes.tree_label_weights import WeightedRows
 
 
 def count(
-    state: LabelState, batches: Iterable[Examples], sign: int = 1, *, precomputed: Any = None
+    state: LabelState,
+    batches: Iterable[Examples],
+    sign: int = 1,
+    *,
+    precomputed: WeightedRows | None = None,
 ) -> Memory:
-    """Return the memory of a state with batches of examples added or, with sign -1, subtracted."""
-    del precomputed  # counting shares no work with choosing
-    return add_batches(state.memory, state.layout, batches, sign)
+    """Return the memory of a state with batches of examples added or, with sign -1, subtracted.
+
+    `precomputed` are the rows that the vote was chosen by: where they are a whole batch, the cells
+    of trees are counted already.
+    """
+    return add_batches(state.memory, state.layout, batches, sign, precomputed=precomputed)
 
 
 def add_batches(
-    memory: Memory, layout: Layout, batches: Iterable[Examples], sign: int = 1
+    memory: Memory,
+    layout: Layout,
+    batches: Iterable[Examples],
+    sign: int = 1,
+    *,
+    precomputed: WeightedRows | None = None,
 ) -> Memory:
     """Return a memory of a layout with batches of examples added or, with sign -1, subtracted."""
     counted = memory.snapshot()
@@ -42,7 +55,10 @@ def add_batches(
         if cells is None:
             counted.update(examples, sign)
         else:
-            counted.update_cells(cells, cells.learn(examples), sign)
+            tree_counts = None
+            if precomputed is not None and precomputed.count_all(examples):
+                tree_counts = precomputed.rows.tree_counts
+            counted.update_cells(cells, cells.learn(examples), sign, tree_counts=tree_counts)
     return counted
 
 
