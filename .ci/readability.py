@@ -38,7 +38,6 @@ WHOLE_FOLDERS = (".ci", "benchmarks", "server/tests/support", "tests/support")
 UNFINISHED = frozenset(
     """
     benchmarks
-    src/hammemo/cli
     src/hammemo/estimators
     src/hammemo/features
     src/hammemo/tokens

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hammemo import load
 from hammemo.cli.app import app
-from hammemo.cli.predict import _listed
+from hammemo.cli.predict import _read_listed_labels
 from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def test_sessions_are_learnt_asked_and_forgotten(clicks: Path, tmp_path: Path) -
     assert len(others.splitlines()) == len(documents)
     for row in others.splitlines()[:20]:
         assert not set(row.split("\t")) & set(learnt.classes_[:2].tolist())
-    assert _listed(stock, np.array([3, 7])).tolist() == [int(label) for label in learnt.classes_[:2]]
+    assert _read_listed_labels(stock, np.array([3, 7])).tolist() == [int(label) for label in learnt.classes_[:2]]
     stock.write_text("one\n")
     with pytest.raises(ValueError, match="'one'"):
-        _listed(stock, np.array([3, 7]))
+        _read_listed_labels(stock, np.array([3, 7]))
     head, *lines = clicks.read_text().splitlines()
     without.write_text("\n".join([head, *(line for line in lines if not line.startswith(("17\t", "23\t")))]) + "\n")
     answer = json.loads(run("forget", str(model), str(clicks), "--only", "17", "--only", "23", "--json"))

@@ -42,7 +42,9 @@ _SERVER_COMMANDS = ("serve", "send", "erase", "audit", "backup", "restore", "tok
 
 
 def _say_server_is_missing(context: typer.Context) -> NoReturn:
-    print_error(f"hammemo {context.info_name} is a command of the server: pip install 'hammemo[serve]'")
+    print_error(
+        f"hammemo {context.info_name} is a command of the server: pip install 'hammemo[serve]'"
+    )
     raise typer.Exit(1)
 
 
@@ -75,7 +77,9 @@ if not _entry_points:
     # Without the server, its commands say how to install it, with any options.
     _any_options = {"allow_extra_args": True, "ignore_unknown_options": True}
     for _name in _SERVER_COMMANDS:
-        _declare = app.command(_name, hidden=True, add_help_option=False, context_settings=_any_options)
+        _declare = app.command(
+            _name, hidden=True, add_help_option=False, context_settings=_any_options
+        )
         _declare(_say_server_is_missing)
 
 
@@ -95,7 +99,10 @@ _HELP = (
 @app.callback(help=_HELP)
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and stop."
+        ),
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""

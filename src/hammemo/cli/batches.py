@@ -1,28 +1,28 @@
-"""Learning and forgetting batch by batch, so that a file of any size takes a bounded amount of memory.
+"""Learning and forgetting batch by batch, so that large files take a bounded amount of memory.
 
-Sequences are learnt and forgotten by whole documents or cases: what a mixture keeps and leaves out are these.
+Sequences are learned and forgotten by whole documents or cases: these are what a mixture keeps and
+leaves out.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import tee
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from hammemo.cli.console import progress_bar
-from hammemo.edits.column_changes import find_columns_without_values
-from hammemo.edits.editing import get_state, take_state
+from hammemo.cli.model_columns import InputColumns, with_open_columns
+from hammemo.edits.editing import get_state
 from hammemo.memories import NotStoredError
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import (
     InputKind,
     InputKinds,
-    find_ordered_columns,
     kind_of_names,
     merge_kind,
     merge_kinds,
@@ -32,20 +32,17 @@ from hammemo.sources.reading_notes import name_columns_in_warnings
 from hammemo.sources.schemas import Labelled, Schema, SequenceSchema, TableSchema
 from hammemo.tasks.labels.automatic import chooses_sites, make_vote, stream_kernel
 from hammemo.tasks.labels.names import is_auto
-from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.contexts import check_column_names, join_tokens
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
     from hammemo.estimators.regressor import MemoryRegressor
-    from hammemo.tokens.column_kinds import ColumnTypes
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,19 @@ class Reading:
     def examples(self) -> Iterator[Labelled]:
         """Yield the examples, batch by batch."""
         return self.schema.examples(self.files, self.file_format)
+
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether the files can be read twice; standard input and pipes cannot."""
+        return all(is_address(name) or os.path.isfile(name) for name in self.files)
+
+
+class LearnedFiles(NamedTuple):
+    """What was learned of files."""
+
+    schema: Schema
+    """How they were read."""
+    n_examples: int
 
 
 class CountedDocuments:
@@ -84,20 +94,30 @@ class CountedDocuments:
     schema : SequenceSchema
     """
 
-    def __init__(self, reading: Reading, only: Sequence[str] = (), note: Note = lambda _: None) -> None:
+    def __init__(
+        self, reading: Reading, only: Sequence[str] = (), note: Note = lambda _: None
+    ) -> None:
         assert isinstance(reading.schema, SequenceSchema)
-        self.schema, self._reading, self._note = reading.schema, reading, note
+        self.schema = reading.schema
+        self._reading = reading
+        self._note = note
         self._only = set(only)
         self.missing = set(only)
         self.n_examples = 0
         self.kind = InputKind.UNKNOWN
 
-    def through(self, tell: Callable[[int, None], None]) -> tuple[Iterator[Array], Iterator[Any] | None]:
+    def through(
+        self, tell: Callable[[int, None], None]
+    ) -> tuple[Iterator[Array], Iterator[Any] | None]:
         """Return the documents and, for an event log, their cases; each is read as the other is."""
-        documents, cases = tee(self._counted(tell))
-        return (tokens for _, tokens in documents), (name for name, _ in cases) if self.schema.is_log else None
+        documents, cases = tee(self._count_documents(tell))
+        all_tokens = (tokens for _, tokens in documents)
+        if not self.schema.is_log:
+            return all_tokens, None
+        return all_tokens, (name for name, _ in cases)
 
-    def _counted(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, Array]]:
+    def _count_documents(self, tell: Callable[[int, None], None]) -> Iterator[tuple[Any, Array]]:
+        """Yield documents with their names, and tell how many examples there are so far."""
         context_only = 0 if self.schema.short == "pad" else self.schema.h
         for name, tokens in self.schema.documents(self._reading.files, self._reading.file_format):
             if self._only and str(name) not in self._only:
@@ -110,277 +130,294 @@ class CountedDocuments:
             yield name, tokens
 
 
-def _chooses(model: MemoryClassifier) -> bool:
+@dataclass
+class _LearningLog:
+    """What a model has learned of files so far, and how they were read."""
+
+    n_rows: int = 0
+    n_learned: int = 0
+    """How many of them have a label that the model learns."""
+    names: tuple[str, ...] = ()
+    kinds: InputKinds = ()
+    formats: tuple[tuple[int, str], ...] = field(default=())
+
+    def add(self, batch: Labelled, n_learned: int) -> None:
+        """Add a batch that was learned."""
+        self.n_learned += n_learned
+        self.names = batch.columns
+        self.kinds = merge_kinds(self.kinds, batch.kinds)
+        self.formats = batch.formats
+
+    def describe_schema(self, schema: Schema, model: Learner, *, is_new: bool) -> Schema:
+        """Return the schema with which later files of the model are read."""
+        if isinstance(schema, TableSchema):
+            if not is_new:
+                return schema.with_decided_columns(self.kinds, self.formats)
+            schema = InputColumns(self.kinds).describe_learned(schema, model, self.names)
+            return replace(schema, learned_formats=self.formats)
+        if not is_new:
+            return schema
+        (kind,) = settle_kinds(self.kinds)
+        return replace(schema, kind=kind)
+
+
+def list_declared_labels(model: Any) -> list[Any]:
+    """Return the labels that the model was told to predict, sorted."""
+    return sorted(model.state.declared.tolist())
+
+
+def learn_batches(
+    model: Learner,
+    reading: Reading,
+    *,
+    layout: MemoryClassifier | None = None,
+    classes: list[Any] | int | None = None,
+) -> LearnedFiles:
+    """Learn files in batches, then choose sites and fit the vote.
+
+    A table with more rows than a model keeps is read once more, to be counted under the sites that
+    were chosen. What cannot be read twice, such as standard input, is chosen from while all rows
+    are kept.
+    """
+    is_new = get_state(model) is None
+    if not is_new and isinstance(reading.schema, TableSchema):
+        reading = replace(reading, schema=with_open_columns(model, reading.schema))
+    if model.settings().task.schedule.chooses_by_first_rows():
+        return _learn_at_once(model, reading)
+    classifier = model.as_classifier()
+    if isinstance(reading.schema, SequenceSchema) and not isinstance(classes, int):
+        return _learn_documents(classifier, reading, layout, classes)
+    return _learn_labelled(classifier, reading, layout, classes)
+
+
+def _learn_labelled(
+    model: MemoryClassifier,
+    reading: Reading,
+    layout: MemoryClassifier | None,
+    classes: list[Any] | int | None,
+) -> LearnedFiles:
+    """Learn examples with labels; a number of `classes` means the most frequent of the first."""
+    schema = reading.schema
+    is_new = get_state(model) is None
+    chooses = is_new and layout is None and _chooses_sites(model)
+    if chooses and isinstance(schema, SequenceSchema):
+        model.set_params(kernel=stream_kernel(schema.h))
+        chooses = False
+    chooses_early = chooses and not reading.can_be_repeated
+    labels = classes if isinstance(classes, list) else None
+    rows = _LearningLog()
+    with progress_bar("Learning") as on_progress:
+        for batch in reading.examples():
+            if isinstance(classes, int) and labels is None:
+                labels = most_frequent_labels(batch.y, classes)
+            X, y = with_labels(batch, labels)
+            rows.n_rows += len(batch.y)
+            if not len(y):
+                continue
+            with name_columns_in_warnings(batch.columns):
+                if get_state(model) is None:
+                    check_column_names(batch.columns)
+                    columns = InputColumns(batch.kinds)
+                    with columns.declare_to(model):
+                        model.partial_fit(X, y, classes=labels, layout=layout, choose=chooses_early)
+                    columns.declare_types(model, X)
+                else:
+                    with _decide_like(model, schema, batch.kinds):
+                        model.partial_fit(X, y, choose=chooses_early)
+            rows.add(batch, len(y))
+            on_progress(rows.n_learned, None)
+    if not rows.n_learned:
+        raise ValueError(_describe_nothing(schema, rows.n_rows, "learn"))
+    if is_new and layout is None:
+        kept = model.state.kept
+        if chooses and not chooses_early and (kept is None or not kept.holds_all):
+            model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
+        elif kept is not None:
+            model.refit()
+    return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
+
+
+def _chooses_sites(model: MemoryClassifier) -> bool:
     """Return whether the model chooses what it compares."""
     memory = model.settings().new_memory()
     return is_auto(model.kernel) and chooses_sites(memory, make_vote(model.vote, memory))
 
 
-def declared(model: Any) -> set[Any]:
-    """Return the labels that the model was told to predict."""
-    return set(model.memory_.declared.tolist())
-
-
-def learn_batches(
-    model: Learner, reading: Reading, *, layout: MemoryClassifier | None = None, classes: list[Any] | int | None = None
-) -> tuple[Schema, dict[str, Any]]:
-    """Learn files in batches, then choose sites and fit the vote; return how they were read and what was learnt.
-
-    A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
-    cannot be read twice, such as standard input, is chosen from while all rows are kept.
-    """
-    fresh = get_state(model) is None
-    if not fresh and isinstance(reading.schema, TableSchema):
-        reading = replace(reading, schema=open_columns(model, reading.schema))
+def _learn_at_once(model: MemoryRegressor, reading: Reading) -> LearnedFiles:
+    """Learn rows for a task whose first rows choose everything: a new model gets all of them."""
     schema = reading.schema
-    if model.settings().task.schedule.chooses_by_first_rows():  # so it gets all rows at once
-        return _learn_targets(model, reading)
-    model = model.as_classifier()
-    if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
-        return _learn_sequences(model, reading, layout, classes)
-    chooses = fresh and layout is None and _chooses(model)
-    if chooses and isinstance(schema, SequenceSchema):
-        model.set_params(kernel=stream_kernel(schema.h))
-        chooses = False
-    # what can be read once: standard input, a pipe
-    once = chooses and not all(is_address(name) or os.path.isfile(name) for name in reading.files)
-    chosen = classes if isinstance(classes, list) else None
-    seen = learnt = 0
-    columns = None
-    kinds: InputKinds = ()
-    formats: tuple[tuple[int, str], ...] = ()
-    with progress_bar("Learning") as tell:
+    is_new = get_state(model) is None
+    batches = []
+    rows = _LearningLog()
+    with progress_bar("Learning") as on_progress:
         for batch in reading.examples():
-            if isinstance(classes, int) and chosen is None:
-                chosen = most_frequent_labels(batch.y, classes)
-            X, y = with_labels(batch, chosen)
-            seen += len(batch.y)
-            if not len(y):
-                continue
-            if get_state(model) is None:
-                check_column_names(batch.columns)
-                with numeric_columns(model, batch.kinds), name_columns_in_warnings(batch.columns):
-                    model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
-                declare_types(model, _types_of(X, batch.kinds))
+            if is_new:
+                batches.append(batch)
             else:
-                with _decide_like(model, schema, batch.kinds), name_columns_in_warnings(batch.columns):
-                    model.partial_fit(X, y, choose=once)
-            columns = batch.columns
-            kinds = merge_kinds(kinds, batch.kinds)
-            formats = batch.formats
-            learnt += len(y)
-            tell(learnt, None)
-    if not learnt:
-        raise ValueError(_nothing(schema, seen, "learn"))
-    kept = model.state.kept
-    if chooses and not once and (kept is None or not kept.holds_all):
-        model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
-    elif fresh and layout is None and kept is not None:
-        model.refit()
-    if fresh and isinstance(schema, TableSchema):
-        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
-    elif fresh and isinstance(schema, SequenceSchema):
-        (kind,) = settle_kinds(kinds)
-        schema = replace(schema, kind=kind)
-    elif isinstance(schema, TableSchema):
-        schema = schema.with_decided_columns(kinds, formats)
-    return schema, {"examples": learnt}
-
-
-def open_columns(model: Learner, schema: TableSchema) -> TableSchema:
-    """Return the schema of a model, where rows to come decide the kinds of columns that have no value yet."""
-    return schema.with_open_columns(find_columns_without_values(model.state), model.numeric)
-
-
-def _learn_targets(model: MemoryRegressor, reading: Reading) -> tuple[Schema, dict[str, Any]]:
-    """Learn rows with numbers as targets; a new model is fitted to all of them at once."""
-    schema = reading.schema
-    fresh = get_state(model) is None
-    learnt = 0
-    read = []
-    kinds: InputKinds = ()
-    formats: tuple[tuple[int, str], ...] = ()
-    with progress_bar("Learning") as tell:
-        for batch in reading.examples():
-            kinds = merge_kinds(kinds, batch.kinds)
-            formats = batch.formats
-            if fresh:
-                read.append(batch)
-            else:
-                with _decide_like(model, schema, batch.kinds), name_columns_in_warnings(batch.columns):
+                with (
+                    _decide_like(model, schema, batch.kinds),
+                    name_columns_in_warnings(batch.columns),
+                ):
                     model.partial_fit(batch.X, batch.y, choose=False)
-            learnt += len(batch.y)
-            tell(learnt, None)
-    if not learnt:
-        raise ValueError(_nothing(schema, 0, "learn"))
-    if fresh and isinstance(schema, TableSchema):
-        columns = read[0].columns
-        check_column_names(columns)
-        X, y = join_tokens([batch.X for batch in read]), join_tokens([batch.y for batch in read])
-        with numeric_columns(model, kinds), name_columns_in_warnings(columns):
+            rows.add(batch, len(batch.y))
+            on_progress(rows.n_learned, None)
+    if not rows.n_learned:
+        raise ValueError(_describe_nothing(schema, 0, "learn"))
+    if is_new:
+        check_column_names(rows.names)
+        X = join_tokens([batch.X for batch in batches])
+        y = join_tokens([batch.y for batch in batches])
+        columns = InputColumns(rows.kinds)
+        with columns.declare_to(model), name_columns_in_warnings(rows.names):
             model.fit(X, y)
-        declare_types(model, _types_of(X, kinds))
-        schema = replace(_as_learnt(schema, model, columns, kinds), learned_formats=formats)
-    elif isinstance(schema, TableSchema):
-        schema = schema.with_decided_columns(kinds, formats)
-    return schema, {"examples": learnt}
-
-
-def _as_learnt(schema: TableSchema, model: Learner, columns: tuple[str, ...] | None, kinds: InputKinds) -> TableSchema:
-    """Return the schema with the columns of a table as a new model has learned them.
-
-    `kinds` are those of its rows, the label last.
-    """
-    learned = list(kinds)
-    for place, kind in enumerate(model.state.columns.kinds):
-        if kind.is_ordered:
-            learned[place] = InputKind.from_column_kind(kind)
-        elif kinds[place].is_ordered:
-            learned[place] = InputKind.MIXED
-    return replace(schema, columns=columns, kinds=settle_kinds(learned))
+        columns.declare_types(model, X)
+    return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
 
 
 @contextmanager
-def numeric_columns(model: Learner, kinds: InputKinds) -> Iterator[None]:
-    """Tell the model which columns are numbers, or have an order; then its parameters are those of the user again."""
-    numeric = model.numeric
-    ordered = model.ordered
-    state = get_state(model)
-    # rows of files have no names of columns here, and their categories come as texts
-    orders = None
-    if state is not None:
-        places = range(state.columns.n)
-        orders = {j: state.columns.order_of(j) for j in places if state.columns.order_of(j)}
-    model.set_params(numeric=find_ordered_columns(kinds), ordered=orders or None)
-    try:
-        yield
-    finally:
-        model.set_params(numeric=numeric, ordered=ordered)
+def _decide_like(model: Learner, schema: Schema, kinds: InputKinds) -> Iterator[None]:
+    """Let a model decide columns without values as the file that it learns was read.
 
-
-def _decide_like(model: Learner, schema: Schema, kinds: InputKinds) -> AbstractContextManager[None]:
-    """Let a model decide columns without values as the file that it learns was read; others stay what they are."""
+    Other columns stay what they are.
+    """
     if isinstance(schema, TableSchema) and InputKind.UNKNOWN in schema.kinds:
-        return numeric_columns(model, kinds)
-    return nullcontext()
+        with InputColumns.of_model(model, kinds).declare_to(model):
+            yield
+    else:
+        yield
 
 
-def declare_types(model: Learner, types: ColumnTypes | None) -> None:
-    """Set in which types the values of columns came; packed rows are numbers, whose kinds are not decided again."""
-    if not model.state.columns.packed:
-        take_state(model, model.state.with_changes(columns=replace(model.state.columns, types=types)))
-
-
-def _types_of(X: Array, kinds: InputKinds) -> ColumnTypes | None:
-    """Return the types of the columns of a table, as of a frame; the tokens of documents are names."""
-    return Evidence.of_columns(list(X.T), has_types=True).types if len(kinds) > 1 else None
-
-
-def _learn_sequences(
-    model: MemoryClassifier, reading: Reading, layout: MemoryClassifier | None, classes: list[Any] | None
-) -> tuple[Schema, dict[str, Any]]:
+def _learn_documents(
+    model: MemoryClassifier,
+    reading: Reading,
+    layout: MemoryClassifier | None,
+    classes: list[Any] | None,
+) -> LearnedFiles:
     """Learn documents, then fit the vote of a new model."""
     documents = CountedDocuments(reading)
-    schema, fresh = documents.schema, not hasattr(model, "memory_")
-    short = cast("Any", schema.short)
-    before = 0 if fresh else int(model.memory_.label_counts.sum())
-    chosen, learn = (classes, model.fit_stream) if fresh else (_chosen(model, schema), model.partial_fit_stream)
+    schema = documents.schema
+    is_new = get_state(model) is None
+    n_before = 0
+    learn: Any = model.fit_stream
+    labels = classes
+    if not is_new:
+        n_before = model.state.n_examples
+        learn = model.partial_fit_stream
+        labels = _find_labels(model, schema)
     try:
-        with progress_bar("Learning") as tell:
-            read, cases = documents.through(tell)
-            learn(read, schema.h, classes=chosen, short=short, layout=layout, cases=cases)
+        with progress_bar("Learning") as on_progress:
+            tokens, cases = documents.through(on_progress)
+            learn(tokens, schema.h, classes=labels, short=schema.short, layout=layout, cases=cases)
     except ValueError as error:
         if documents.n_examples or "nothing to learn" not in str(error):
             raise
-        raise ValueError(_nothing(schema, 0, "learn")) from error
-    learnt = int(model.memory_.label_counts.sum()) - before
-    if not learnt:
-        raise ValueError(_nothing(schema, documents.n_examples, "learn"))
-    if fresh:
+        raise ValueError(_describe_nothing(schema, 0, "learn")) from error
+    n_learned = model.state.n_examples - n_before
+    if not n_learned:
+        raise ValueError(_describe_nothing(schema, documents.n_examples, "learn"))
+    if is_new:
         (kind,) = settle_kinds([documents.kind])
         schema = replace(schema, kind=kind)
-    return schema, {"examples": learnt}
+    return LearnedFiles(schema, n_learned)
 
 
-def _chosen(model: Any, schema: Schema) -> list[Any] | None:
+def _find_labels(model: Any, schema: Schema) -> list[Any] | None:
     """Return the labels that the model learns of sequences; None for all."""
-    return sorted(declared(model)) if isinstance(schema, SequenceSchema) and schema.chosen else None
+    if isinstance(schema, SequenceSchema) and schema.chosen:
+        return list_declared_labels(model)
+    return None
 
 
 def forget_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> int:
-    """Remove the examples of files; return how many. What was never learnt is refused, and its place is named.
+    """Remove the examples of files; return how many.
 
-    With `only`, those of the cases with these names. `note` is called with the rows or documents that are removed.
+    What was never learned is refused, and its place is named. With `only`, the examples are those
+    of the cases with these names. `note` is called with the rows or documents that are removed.
     """
     schema = reading.schema
     if _are_documents(schema, model, only):
         return _forget_documents(model, schema, CountedDocuments(reading, only, note))
-    chosen = _chosen(model, schema)
-    seen = forgotten = 0
-    with progress_bar("Forgetting") as tell:
+    labels = _find_labels(model, schema)
+    n_rows = 0
+    n_forgotten = 0
+    with progress_bar("Forgetting") as on_progress:
         for batch in reading.examples():
-            seen += len(batch.y)
-            X, y = with_labels(batch, chosen)
+            n_rows += len(batch.y)
+            X, y = with_labels(batch, labels)
             if not len(y):
                 continue
             try:
                 model.forget(X, y)
             except NotStoredError as error:
-                place = batch.place(_first_refused(model, X, y)) if len(y) == len(batch.y) else "One example"
+                place = "One example"
+                if len(y) == len(batch.y):
+                    place = batch.place(_find_first_refused(model, X, y))
                 raise NotStoredError(
-                    f"{place} was never learnt, or not that many times: nothing was forgotten and the file is as it "
-                    "was. Leave it out."
+                    f"{place} was never learnt, or not that many times: nothing was forgotten and "
+                    "the file is as it was. Leave it out."
                 ) from error
-            note(_rows(X, y))
-            forgotten += len(y)
-            tell(forgotten, None)
-    if not forgotten:
-        raise ValueError(_nothing(schema, seen, "forget"))
-    return forgotten
+            note(_list_rows(X, y))
+            n_forgotten += len(y)
+            on_progress(n_forgotten, None)
+    if not n_forgotten:
+        raise ValueError(_describe_nothing(schema, n_rows, "forget"))
+    return n_forgotten
 
 
 def _forget_documents(model: Any, schema: SequenceSchema, documents: CountedDocuments) -> int:
     """Remove whole documents; return the number of removed examples."""
-    before = int(model.memory_.label_counts.sum())
+    n_before = model.state.n_examples
+    labels = _find_labels(model, schema)
     try:
-        with progress_bar("Forgetting") as tell:
-            read, cases = documents.through(tell)
-            model.forget_stream(read, classes=_chosen(model, schema), short=schema.short, cases=cases)
+        with progress_bar("Forgetting") as on_progress:
+            tokens, cases = documents.through(on_progress)
+            model.forget_stream(tokens, classes=labels, short=schema.short, cases=cases)
     except NotStoredError as error:
         if str(error).startswith("Case "):
             raise
         raise NotStoredError(
-            "A document was never learnt, or not that many times: nothing was forgotten and the file is as it was. "
-            "Leave it out, or name those that were learnt with --only."
+            "A document was never learnt, or not that many times: nothing was forgotten and the "
+            "file is as it was. Leave it out, or name those that were learnt with --only."
         ) from error
     if documents.missing:
-        raise ValueError(f"The input has no case {', '.join(map(repr, sorted(documents.missing)))}.")
-    return before - int(model.memory_.label_counts.sum())
+        raise ValueError(
+            f"The input has no case {', '.join(map(repr, sorted(documents.missing)))}."
+        )
+    n_forgotten: int = n_before - model.state.n_examples
+    return n_forgotten
 
 
 def read_batches(model: Any, reading: Reading, only: Sequence[str], note: Note) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
     if _are_documents(reading.schema, model, only):
-        deque(CountedDocuments(reading, only, note).through(lambda *_: None)[0], maxlen=0)  # reads them all
+        tokens, _ = CountedDocuments(reading, only, note).through(lambda *_: None)
+        deque(tokens, maxlen=0)  # reads all of them
         return
-    chosen = _chosen(model, reading.schema)
+    labels = _find_labels(model, reading.schema)
     for batch in reading.examples():
-        note(_rows(*with_labels(batch, chosen)))
+        note(_list_rows(*with_labels(batch, labels)))
 
 
-def _are_documents(schema: Schema, model: Learner, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
+def _are_documents(
+    schema: Schema, model: Learner, only: Sequence[str]
+) -> TypeGuard[SequenceSchema]:
     """Return whether whole documents are forgotten."""
     return isinstance(schema, SequenceSchema) and (bool(only) or model.state.documents is not None)
 
 
-def _rows(X: Array, y: Array) -> Iterator[list[Any]]:
+def _list_rows(X: Array, y: Array) -> Iterator[list[Any]]:
     """Yield rows with their labels last."""
     return ([*row, label] for row, label in zip(X.tolist(), y.tolist(), strict=True))
 
 
-def _first_refused(model: Learner, X: Array, y: Array) -> int:
-    """Return the first row such that the rows up to it cannot all be removed; the model is then not to be used."""
-    low, high = 0, len(y)  # the first `low` rows can be removed, the first `high` cannot
+def _find_first_refused(model: Learner, X: Array, y: Array) -> int:
+    """Return the first row such that the rows up to it cannot all be removed.
+
+    The model is not to be used after that.
+    """
+    # The first `low` rows can be removed, the first `high` cannot.
+    low = 0
+    high = len(y)
     while high - low > 1:
         middle = (low + high) // 2
         try:
@@ -395,14 +432,19 @@ def with_labels(batch: Labelled, labels: Sequence[Any] | None) -> tuple[Array, A
     """Return the examples of a batch that have one of these labels; all where none are given."""
     if labels is None:
         return batch.X, batch.y
-    wanted = set(labels)
-    kept = np.array([label in wanted for label in batch.y.tolist()], bool)
-    return batch.X[kept], batch.y[kept]
+    learned_labels = set(labels)
+    is_learned = np.array([label in learned_labels for label in batch.y.tolist()], bool)
+    return batch.X[is_learned], batch.y[is_learned]
 
 
-def _nothing(schema: Schema, seen: int, verb: str) -> str:
-    if seen:
-        return f"There is nothing to {verb}: none of {seen:,} examples has a label that the model was told to predict."
+def _describe_nothing(schema: Schema, n_rows: int, verb: str) -> str:
+    """Return why there is nothing to learn or to forget; `n_rows` have labels of other models."""
+    nothing = f"There is nothing to {verb}"
+    if n_rows:
+        return (
+            f"{nothing}: none of {n_rows:,} examples has a label that the model was told to "
+            "predict."
+        )
     if isinstance(schema, TableSchema):
-        return f"There is nothing to {verb}: the input has no row beyond its header."
-    return f"There is nothing to {verb}: no document has more than h={schema.h} tokens. Fit with a smaller --h."
+        return f"{nothing}: the input has no row beyond its header."
+    return f"{nothing}: no document has more than h={schema.h} tokens. Fit with a smaller --h."

@@ -72,7 +72,9 @@ class Commands(typer.Typer):
     """A group of commands; without one of them it shows its help."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings)
+        super().__init__(
+            cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings
+        )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Return the decorator of a function that becomes a command."""
@@ -98,7 +100,9 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if parameter.name in bundles:
             parameters += _list_options(bundles[parameter.name])
         else:
-            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY))
+            parameters.append(
+                parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
+            )
 
     @wraps(function)
     def call(**values: Any) -> Any:
@@ -127,4 +131,6 @@ def _list_options(bundle: Any) -> Iterator[Parameter]:
         default = field.default
         if default is MISSING:
             default = Parameter.empty
-        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+        yield Parameter(
+            field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
+        )

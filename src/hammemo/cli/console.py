@@ -30,7 +30,17 @@ NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 _ALIKE: Final = {
     name: f"--{name.replace('_', '-')}"
     for name in (
-        *("columns", "date_format", "delimiter", "format", "label", "missing", "na", "numeric", "target"),
+        *(
+            "columns",
+            "date_format",
+            "delimiter",
+            "format",
+            "label",
+            "missing",
+            "na",
+            "numeric",
+            "target",
+        ),
         *("case", "column", "end", "event", "h", "short", "time", "tokens"),
         *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
         *("address", "engine", "resume", "workers"),
@@ -39,7 +49,12 @@ _ALIKE: Final = {
         *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
     )
 }
-OPTIONS: Final = {"key": "--key-file", "random_state": "--seed", "classes": "--classes-top", **_ALIKE}
+OPTIONS: Final = {
+    "key": "--key-file",
+    "random_state": "--seed",
+    "classes": "--classes-top",
+    **_ALIKE,
+}
 """From a parameter of the library to the option that sets it."""
 
 _FLAGS: Final = {("header", "False"): "--no-header", ("refit", "True"): "--refit"}
@@ -65,8 +80,8 @@ def as_options(message: str) -> str:
     >>> from hammemo.cli.console import as_options
     >>> as_options("Drop the row, or use missing='empty'. n_labels= says what is known.")
     "Drop the row, or use --missing 'empty'. --n-labels says what is known."
-    >>> as_options("label=3/a.csv is of Hashed(buckets=8), with more than h=9 tokens: use delimiter=';'.")
-    "label=3/a.csv is of Hashed(buckets=8), with more than h=9 tokens: use --delimiter ';'."
+    >>> as_options("label=3/a.csv of Hashed(buckets=8) has more than h=9 rows: use delimiter=';'.")
+    "label=3/a.csv of Hashed(buckets=8) has more than h=9 rows: use --delimiter ';'."
     >>> as_options("It is not in the file: pass it as load(path, key=...).")
     'It is not in the file: pass it as --key-file.'
     """
@@ -88,11 +103,13 @@ def _replace_mention(mention: re.Match[str]) -> str:
 def print_error(message: str) -> None:
     """Print what is wrong to standard error: one line, which a terminal breaks between words."""
     console = Console(stderr=True)
-    console.print(f"Error: {message}", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    console.print(
+        f"Error: {message}", markup=False, highlight=False, soft_wrap=not console.is_terminal
+    )
 
 
 def say_once() -> Callable[[str], None]:
-    """Return a function that prints a sentence of the library to standard error, unless it has done so before.
+    """Return a function that prints a sentence of the library to standard error, once.
 
     Files may be read more than once, and say the same each time.
     """
@@ -197,7 +214,9 @@ def check_model_writable(out: Path, *, segments: bool = False) -> None:
     refuse_object_storage(out)
     _refuse_served(out)
     if segments and out.is_file():
-        raise ValueError(f"--out {out} is a file: with --segments, name a folder, which need not exist.")
+        raise ValueError(
+            f"--out {out} is a file: with --segments, name a folder, which need not exist."
+        )
     if out.is_dir() and (segments or (out / HEAD).exists()):
         check_writable(out / HEAD)
     else:

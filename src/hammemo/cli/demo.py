@@ -22,7 +22,9 @@ _CUSTOMERS: Final = 500
 
 def run_demo(
     context: typer.Context,
-    folder: Annotated[Path | None, argument("FOLDER", "Write the files here.", "a new temporary folder")] = None,
+    folder: Annotated[
+        Path | None, argument("FOLDER", "Write the files here.", "a new temporary folder")
+    ] = None,
 ) -> None:
     """Follow a table in SQLite, delete a person there, and prove that the model never saw them.
 
@@ -46,7 +48,9 @@ def run_demo(
 
 def _follow_and_delete(hammemo: Any, database: sqlite3.Connection) -> None:
     """Run all commands, in the current folder."""
-    _say(f"A shop has a table of {_CUSTOMERS} customers. Export it once, and fit a model: who stays?")
+    _say(
+        f"A shop has a table of {_CUSTOMERS} customers. Export it once, and fit a model: who stays?"
+    )
     _sql(database, "create table customers (id integer primary key, plan, calls, months, stays)")
     _sql(database, "insert into customers values (?, ?, ?, ?, ?)", _draw_customers(_CUSTOMERS))
     _export(database, "customers.csv")
@@ -54,7 +58,10 @@ def _follow_and_delete(hammemo: Any, database: sqlite3.Connection) -> None:
     _say("The table changes. sync forgets the rows that are gone and learns the new ones.")
     _sql(database, "update customers set months = months + 1 where id <= 20")
     _run(hammemo, _SYNC)
-    _say("Customer 17 asks to be deleted. Delete the row in the table, and sync with a signed receipt.")
+    _say(
+        "Customer 17 asks to be deleted. Delete the row in the table, and sync with a signed "
+        "receipt."
+    )
     _sql(database, "delete from customers where id = 17")
     _run(hammemo, "hammemo keys new keys > operator.pub")
     _run(hammemo, f"{_SYNC} --receipt receipts --keys keys --request customer-17")
@@ -62,7 +69,8 @@ def _follow_and_delete(hammemo: Any, database: sqlite3.Connection) -> None:
     _export(database, "remaining.csv")
     _run(
         hammemo,
-        "hammemo verify stays.model --rows remaining.csv --receipt receipts --public-key operator.pub",
+        "hammemo verify stays.model --rows remaining.csv --receipt receipts --public-key "
+        "operator.pub",
     )
 
 
@@ -84,7 +92,9 @@ def _say(text: str) -> None:
     typer.echo(f"\n{text}")
 
 
-def _sql(database: sqlite3.Connection, statement: str, rows: list[tuple[Any, ...]] | None = None) -> None:
+def _sql(
+    database: sqlite3.Connection, statement: str, rows: list[tuple[Any, ...]] | None = None
+) -> None:
     """Print a statement and run it, for each row if there are some."""
     comment = ""
     if rows is not None:

@@ -18,9 +18,12 @@ from hammemo.cli.console import (
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import NewInputOptions, SequenceOptions  # noqa: TC001  (read at run time)
+from hammemo.cli.input_options import (  # noqa: TC001  (read at run time)
+    NewInputOptions,
+    SequenceOptions,
+)
 from hammemo.cli.learn import set_table_parameters
-from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
@@ -38,22 +41,32 @@ _DEFAULT_SHARE: Final = 0.2
 class MeasuringOptions:
     """What is held out, and what is measured and drawn beside the model."""
 
-    folds: int | None = setting("N", "The number of folds; each is predicted from the others.", "5", min=2)
+    folds: int | None = setting(
+        "N", "The number of folds; each is predicted from the others.", "5", min=2
+    )
     holdout: float | None = setting(
-        "SHARE", "Hold out this share instead: a random one, with --time the latest.", "0.2 with --time"
+        "SHARE",
+        "Hold out this share instead: a random one, with --time the latest.",
+        "0.2 with --time",
     )
     plot: Path | None = setting(
         "FILE", "Draw confusion and calibration, or predictions and coverage: .png, .svg or .pdf."
     )
-    peer: str | None = setting("NAME", "Measure another learner, too: lightgbm (pip install lightgbm).")
+    peer: str | None = setting(
+        "NAME", "Measure another learner, too: lightgbm (pip install lightgbm)."
+    )
 
     def check(self, schema: Schema) -> None:
         """Refuse what cannot be done, before any work."""
         if self.folds is not None and self.holdout is not None:
-            raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
+            raise UsageError(
+                "--folds and --holdout both choose the held-out data: give one of them."
+            )
         if self.plot is not None:
             if self.plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-                raise UsageError(f"--plot {self.plot}: the name of a figure ends in .png, .svg or .pdf.")
+                raise UsageError(
+                    f"--plot {self.plot}: the name of a figure ends in .png, .svg or .pdf."
+                )
             check_writable(self.plot, "--plot")
         if self.peer is None:
             return
@@ -62,7 +75,9 @@ class MeasuringOptions:
         if self.peer not in NAMES:
             raise UsageError(f"--peer {self.peer} is not known: use {', '.join(NAMES)}.")
         if hasattr(schema, "h"):
-            raise UsageError(f"--peer {self.peer} learns rows of a table: leave it out for documents and cases.")
+            raise UsageError(
+                f"--peer {self.peer} learns rows of a table: leave it out for documents and cases."
+            )
         library()
 
     def peers(self, model: Learner, is_target: bool) -> dict[str, Any]:
@@ -75,7 +90,9 @@ class MeasuringOptions:
 
 
 def evaluate_files(
-    files: Annotated[list[str], argument("FILE", "All the data, as for fit; - for standard input.")],
+    files: Annotated[
+        list[str], argument("FILE", "All the data, as for fit; - for standard input.")
+    ],
     *,
     measuring: MeasuringOptions,
     reading: NewInputOptions,
@@ -93,7 +110,10 @@ def evaluate_files(
     from hammemo.sources.schemas import TableSchema
 
     if parameters.layout is not None:
-        raise UsageError(f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it out.")
+        raise UsageError(
+            f"--layout {parameters.layout}: that model may have seen the held-out data. Leave it "
+            "out."
+        )
     schema, classes = sequences.refine(reading.schema())
     measuring.check(schema)
     model, _ = parameters.build_learners(schema)
@@ -127,10 +147,10 @@ def _read_rows(
 ) -> tuple[TableMaterial, tuple[str, ...] | None]:
     """Return all rows of tables and the names of their columns.
 
-    The parameter `numeric` of the model is set to the columns that are numbers.
+    The parameters of the model that say what columns hold are set as the rows show it.
     """
+    from hammemo.cli.model_columns import InputColumns
     from hammemo.evaluation.splits import TableMaterial
-    from hammemo.sources.kinds import find_ordered_columns
     from hammemo.tokens.contexts import join_tokens
 
     set_table_parameters(model, schema)
@@ -144,7 +164,7 @@ def _read_rows(
             contexts.append(batch.X)
             labels.append(batch.y)
             columns = batch.columns
-            model.set_params(numeric=find_ordered_columns(batch.kinds))
+            model.set_params(**InputColumns(batch.kinds).parameters)
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
             n_rows += len(batch.y)
@@ -180,7 +200,9 @@ def _read_documents(
                 moments.append(timed.time)
             on_progress(len(documents), None)
     if not documents:
-        raise ValueError(f"There is nothing to evaluate: no document has more than h={schema.h} tokens.")
+        raise ValueError(
+            f"There is nothing to evaluate: no document has more than h={schema.h} tokens."
+        )
     if isinstance(classes, int):
         short: Any = schema.short
         _, next_tokens = windows(documents, schema.h, short=short)

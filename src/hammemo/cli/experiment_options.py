@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from hammemo.paper.experiments.wikitext import Task
 
 WikiText: TypeAlias = Annotated[
-    Path | None, option("FOLDER", "Folder with wiki.train.tokens and others.", "the Hugging Face hub")
+    Path | None,
+    option("FOLDER", "Folder with wiki.train.tokens and others.", "the Hugging Face hub"),
 ]
-Draws: TypeAlias = Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")]
+Draws: TypeAlias = Annotated[
+    int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")
+]
 DataSeed: TypeAlias = Annotated[int, typer.Option(help="Seed of data and codes.")]
 Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")]
 ResultsAsJson: TypeAlias = Annotated[bool, flag("--json", "Print all results as JSON.")]
@@ -37,14 +40,17 @@ def results_folder(contents: str) -> Any:
     return typer.Option(metavar="FOLDER", help=f"Folder for {contents}.")
 
 
-def choose_settings(settings: type[Any], seed: int, name: str, n_draws: int | None, *, quick: bool) -> Any:
+def choose_settings(
+    settings: type[Any], seed: int, name: str, n_draws: int | None, *, quick: bool
+) -> Any:
     """Return an experiment's settings: those of a first look, or with a number of draws.
 
     `name` is the option that sets the number.
     """
     if quick and n_draws is not None:
         raise UsageError(
-            f"{name} {n_draws} does not go with --quick, which sets another number: leave out one of them."
+            f"{name} {n_draws} does not go with --quick, which sets another number: leave out one "
+            "of them."
         )
     if quick:
         return settings.quick(seed)
@@ -61,11 +67,14 @@ def say_expected(seconds: float, jobs: int = 1) -> None:
     if jobs != 1:
         with_jobs = f" with {jobs} processes"
     Console(stderr=True).print(
-        f"This takes {format_duration(seconds)} here{with_jobs}, if no other program needs the cores."
+        f"This takes {format_duration(seconds)} here{with_jobs}, if no other program needs the "
+        "cores."
     )
 
 
-def say_expected_by_probe(name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
+def say_expected_by_probe(
+    name: str, *, quick: bool = False, share: float = 1.0, jobs: int = 1
+) -> None:
     """Say how long a command will take on this machine, from what it took on another.
 
     `share` is how many of its draws are made.
@@ -79,7 +88,7 @@ def say_expected_by_probe(name: str, *, quick: bool = False, share: float = 1.0,
 
 @dataclass
 class ResultsFolder:
-    """The folder of an experiment's results, made before any work is done; the clock starts then."""
+    """The folder of an experiment's results, made before any work; the clock starts then."""
 
     out: Path | None
     started: float = field(default_factory=time.perf_counter)
@@ -92,10 +101,13 @@ class ResultsFolder:
             (self.out / "results.json").touch()
         except OSError as error:
             raise UsageError(
-                f"--out {self.out} is not a folder to write to ({error.strerror}): name another one."
+                f"--out {self.out} is not a folder to write to ({error.strerror}): name another "
+                "one."
             ) from error
 
-    def write(self, results: dict[str, Any], tables: Sequence[str], *others: str, pages: dict[str, str]) -> None:
+    def write(
+        self, results: dict[str, Any], tables: Sequence[str], *others: str, pages: dict[str, str]
+    ) -> None:
         """Write results, some of them as tables in CSV, and pages by their names.
 
         Then say what was written; `others` are files that were written before.

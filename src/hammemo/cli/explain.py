@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli.console import check_writable, console, say_where_from
-from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import InputOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.options import KeyFile, Model, argument, flag, option, read_key, setting
 
 if TYPE_CHECKING:
@@ -37,18 +37,24 @@ class ExplainOptions:
             return
         check_writable(self.plot, "--plot")
         if self.plot.suffix.lower() not in _FIGURES:
-            raise ValueError(f"--plot {self.plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
+            raise ValueError(
+                f"--plot {self.plot} has no ending of a figure: use one of {', '.join(_FIGURES)}."
+            )
 
 
 def explain_contexts(
     model: Model,
-    words: Annotated[list[str] | None, argument("TOKENS", _WORDS, "the rows or documents of --file")] = None,
+    words: Annotated[
+        list[str] | None, argument("TOKENS", _WORDS, "the rows or documents of --file")
+    ] = None,
     file: Annotated[str, option("FILE", "Rows or documents to explain.", "standard input")] = "-",
     *,
     showing: ExplainOptions,
     reading: InputOptions,
     key_file: KeyFile = None,
-    as_json: Annotated[bool, flag("--json", "Print one JSON object per context, one per line.")] = False,
+    as_json: Annotated[
+        bool, flag("--json", "Print one JSON object per context, one per line.")
+    ] = False,
 ) -> None:
     """Show how much each token of a context adds to each label's score.
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from hammemo.cli.console import UsageError, check_model_writable, check_writable, print_json, print_result
+from hammemo.cli.console import (
+    UsageError,
+    check_model_writable,
+    check_writable,
+    print_json,
+    print_result,
+)
 from hammemo.cli.input_options import parse_column_list, refuse
 from hammemo.cli.model_options import parse_bounds
 from hammemo.cli.options import AsJson, argument, flag, option, setting
@@ -29,19 +35,24 @@ class FollowedOptions:
     target: str | None = setting("COLUMN", "The column with the numbers to predict.", False)
     bounds: str | None = setting(
         "LOW,HIGH",
-        "With --target: answers never leave these bounds; either may be missing, as in 0, for counts.",
+        "With --target: answers never leave these bounds; either may be missing, as in 0, for "
+        "counts.",
         "those of the model",
     )
     columns: str | None = setting("A,B", "The columns to learn from.", "all others")
     where: str | None = setting("CONDITION", "Follow only rows that meet this condition in SQL.")
-    publication: str | None = setting("NAME", "Use this publication, which is for the table alone.", "its own")
+    publication: str | None = setting(
+        "NAME", "Use this publication, which is for the table alone.", "its own"
+    )
 
     @property
     def predicted(self) -> str:
         """The column that is predicted."""
         columns = [name for name in (self.label, self.target) if name is not None]
         if len(columns) != 1:
-            raise UsageError("Name the column to predict: --label COLUMN, or --target COLUMN for numbers.")
+            raise UsageError(
+                "Name the column to predict: --label COLUMN, or --target COLUMN for numbers."
+            )
         return columns[0]
 
     @property
@@ -61,7 +72,9 @@ class SignedRefits:
 
     panel: ClassVar = "Receipts (needs the extra erase)"
 
-    receipt: Path | None = setting("FILE", "Append a signed receipt for each refit that followed a deletion.")
+    receipt: Path | None = setting(
+        "FILE", "Append a signed receipt for each refit that followed a deletion."
+    )
     keys: Path | None = setting("FILE", "The key file that hammemo keys new wrote.")
 
 
@@ -95,7 +108,9 @@ class TargetOptions(SignedRefits):
         if self.subject is not None:
             raise UsageError("--subject is for a model on a server: leave it out.")
         if (self.receipt is None) != (self.keys is None):
-            raise UsageError("--receipt FILE and --keys FILE go together: hammemo keys new FILE writes keys.")
+            raise UsageError(
+                "--receipt FILE and --keys FILE go together: hammemo keys new FILE writes keys."
+            )
         check_model_writable(self.model)
         if self.receipt is None or self.keys is None:
             return nullcontext(FileTarget(self.model))
@@ -111,21 +126,35 @@ class TimeOptions:
 
     panel: ClassVar = "When"
 
-    refit_after: float = setting("SECONDS", "The longest time from a deletion to a refit.", default=3_600.0, min=0)
-    check: float = setting(
-        "SECONDS", "Time between comparisons with the whole table; 0 for none.", default=86_400.0, min=0
+    refit_after: float = setting(
+        "SECONDS", "The longest time from a deletion to a refit.", default=3_600.0, min=0
     )
-    check_timeout: float = setting("SECONDS", "Stop a comparison that takes longer.", default=3_600.0, min=1)
+    check: float = setting(
+        "SECONDS",
+        "Time between comparisons with the whole table; 0 for none.",
+        default=86_400.0,
+        min=0,
+    )
+    check_timeout: float = setting(
+        "SECONDS", "Stop a comparison that takes longer.", default=3_600.0, min=1
+    )
 
 
 def follow_table(
-    address: Annotated[str, argument("ADDRESS", "postgresql://user@host/database, without a password.")],
+    address: Annotated[
+        str, argument("ADDRESS", "postgresql://user@host/database, without a password.")
+    ],
+    *,
     table: FollowedOptions,
     target: TargetOptions,
     times: TimeOptions,
-    status: Annotated[bool, flag("--status", "Show how far the model is behind, and stop.")] = False,
+    status: Annotated[
+        bool, flag("--status", "Show how far the model is behind, and stop.")
+    ] = False,
     once: Annotated[bool, flag("--once", "Read the log to its end, and stop.")] = False,
-    drop_slot: Annotated[bool, flag("--drop-slot", "Stop following: drop the slot, and stop.")] = False,
+    drop_slot: Annotated[
+        bool, flag("--drop-slot", "Stop following: drop the slot, and stop.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Keep a model equal to a table of PostgreSQL: insert = learn, delete = forget, update = both.
@@ -157,7 +186,9 @@ def follow_table(
         bounds=table.checked_bounds,
     )
     with target.open() as opened:
-        follower = Follower(address, table.table, opened, options, tell=tell, publication=table.publication)
+        follower = Follower(
+            address, table.table, opened, options, tell=tell, publication=table.publication
+        )
         with closing(follower.source):
             if status:
                 _show_status(follower, as_json=as_json)

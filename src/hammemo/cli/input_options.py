@@ -36,11 +36,15 @@ class InputOptions:
 
     panel: ClassVar = _PANEL
 
-    columns: str | None = setting("A,B,…", "The columns of the context, in this order.", "all but the label")
+    columns: str | None = setting(
+        "A,B,…", "The columns of the context, in this order.", "all but the label"
+    )
     no_header: bool = switch("--no-header", "The first row of a CSV file is not a header.")
     delimiter: str | None = setting("C", "The delimiter of a CSV file.", "comma")
     missing: str | None = setting(
-        "WHAT", "Empty cells: token (a value of their own), empty (match nothing) or refuse.", "token"
+        "WHAT",
+        "Empty cells: token (a value of their own), empty (match nothing) or refuse.",
+        "token",
     )
     na: list[str] | None = setting(
         "TEXT",
@@ -57,12 +61,15 @@ class InputOptions:
     file_format: str | None = setting(
         "NAME", "csv, tsv, jsonl, parquet, arrow or text.", "by the file's ending", "--format"
     )
-    tokens: str | None = setting("HOW", "Tokens of a text: ids, words, characters, bytes or a tokenizer.json.", "ids")
+    tokens: str | None = setting(
+        "HOW", "Tokens of a text: ids, words, characters, bytes or a tokenizer.json.", "ids"
+    )
     column: str | None = setting("NAME", "The Parquet column or JSON field with the documents.")
     case: str | None = setting("COLUMN", "Event logs: the column with the case.")
     event: str | None = setting("COLUMN", "Event logs: the column with the event.")
     time: str | None = setting(
-        "COLUMN", "The time of each event or row: sorts the events of a case; not part of a context."
+        "COLUMN",
+        "The time of each event or row: sorts the events of a case; not part of a context.",
     )
 
     def apply_to(self, schema: Schema, label: str | None = None) -> Schema:
@@ -71,13 +78,17 @@ class InputOptions:
 
         if isinstance(schema, TableSchema):
             for name in self._parse(_FOR_SEQUENCES):
-                raise UsageError(f"This model learnt rows of a table: --{name} is for sequences. Leave it out.")
+                raise UsageError(
+                    f"This model learnt rows of a table: --{name} is for sequences. Leave it out."
+                )
             values = self._parse((*_FOR_BOTH, *_FOR_TABLES))
             if label is not None:
                 values["label"] = label
             return replace(schema, **values, tell=say_once())
         if label is not None or self.columns is not None:
-            raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
+            raise UsageError(
+                "This model learnt sequences: --label and --columns are for tables. Leave them out."
+            )
         refuse(
             {"na": self.na, "date-format": self.date_format},
             "is for tables, and this model learnt sequences",
@@ -103,8 +114,12 @@ class InputOptions:
 class ExampleOptions(InputOptions):
     """How examples are read that no model knows yet."""
 
-    label: str | None = setting("COLUMN", "Table: the column of labels to predict (its number with --no-header).")
-    h: Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")] = None
+    label: str | None = setting(
+        "COLUMN", "Table: the column of labels to predict (its number with --no-header)."
+    )
+    h: Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")] = (
+        None
+    )
 
     def schema(self) -> Schema:
         """Return how the input is read."""
@@ -122,7 +137,9 @@ class ExampleOptions(InputOptions):
         if self.h is not None and self.label is not None:
             raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
         if target is not None and (self.label is not None or self.h is not None):
-            raise UsageError("--target predicts numbers, --label names and --h sequences: give one of them.")
+            raise UsageError(
+                "--target predicts numbers, --label names and --h sequences: give one of them."
+            )
         if self.h is not None:
             for_tables = self._parse(_FOR_TABLES)
             options = {name.replace("_", "-"): value for name, value in for_tables.items()}
@@ -146,7 +163,9 @@ class ExampleOptions(InputOptions):
 class NewInputOptions(ExampleOptions):
     """How the input of a new model is read."""
 
-    target: str | None = setting("COLUMN", "Table: the column of numbers to predict (its number with --no-header).")
+    target: str | None = setting(
+        "COLUMN", "Table: the column of numbers to predict (its number with --no-header)."
+    )
     numeric: str | None = setting(
         "auto|none|A,B,…",
         "The numeric columns: auto (those with only numbers), none, or a list.",
@@ -166,9 +185,15 @@ class SequenceOptions:
     panel: ClassVar = "Sequences"
 
     end: str | None = setting("TOKEN", "Append this token to each document.")
-    short: str = setting("WHAT", "Tokens with fewer than h tokens before them: drop or pad.", default="drop")
-    classes_top: int | None = setting("N", "Predict only the most frequent tokens of a sample, this many.", min=1)
-    classes_file: Path | None = setting("FILE", "Predict only the tokens in this file, one per line.")
+    short: str = setting(
+        "WHAT", "Tokens with fewer than h tokens before them: drop or pad.", default="drop"
+    )
+    classes_top: int | None = setting(
+        "N", "Predict only the most frequent tokens of a sample, this many.", min=1
+    )
+    classes_file: Path | None = setting(
+        "FILE", "Predict only the tokens in this file, one per line."
+    )
 
     def refine(self, schema: Schema) -> tuple[Schema, Any]:
         """Return the schema with these options, and the labels that are predicted or how many.
@@ -210,7 +235,9 @@ def parse_column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     """
     names = tuple(next(csv.reader([text]), []))
     if not names or not all(names):
-        raise UsageError(f"{option} {text!r} contains an empty name: separate names by single commas, as in A,B.")
+        raise UsageError(
+            f"{option} {text!r} contains an empty name: separate names by single commas, as in A,B."
+        )
     return names
 
 
@@ -223,5 +250,6 @@ def _read_labels(path: Path, schema: SequenceSchema) -> list[Any]:
         return [int(line) for line in lines]
     except ValueError as error:
         raise ValueError(
-            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens words."
+            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens "
+            "words."
         ) from error

@@ -18,7 +18,10 @@ def inspect_file(
     key_file: KeyFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the contents of a model file without loading it; exit with 1 if its checksum is wrong."""
+    """Show the contents of a model file without loading it.
+
+    Exit with 1 if its checksum is wrong.
+    """
     from hammemo import files
     from hammemo.files.archive import FileError
 
@@ -33,11 +36,15 @@ def inspect_file(
     if digest:
         model = files.load(file, key=read_key(key_file))
         if not hasattr(model, "digest"):
-            raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
+            raise ValueError(
+                f"{file} is a compiled model, which has no digest: leave out --digest."
+            )
         facts["digest"] = model.digest()
     print_result(facts, _make_table(facts), as_json=as_json)
     if not facts["checksum_ok"]:
-        print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
+        print_error(
+            f"{file} is damaged: its checksum is not that of its contents. Use another copy of it."
+        )
         raise typer.Exit(1)
     if facts.get("wrong_segments"):
         names = ", ".join(facts["wrong_segments"])
@@ -48,7 +55,11 @@ def inspect_file(
 def _make_table(facts: dict[str, Any]) -> Table:
     """Return a table with a row for each fact."""
     without_row = ("bytes", "checksum_ok", "columns", "notes", "wrong_segments", "keeps_all")
-    rows = {name: value for name, value in facts.items() if name not in without_row and value is not None}
+    rows = {
+        name: value
+        for name, value in facts.items()
+        if name not in without_row and value is not None
+    }
     if facts["columns"]:
         rows["columns"] = ", ".join(map(str, facts["columns"]))
     for name, text in facts["notes"].items():

@@ -11,7 +11,9 @@ from hammemo.cli.commands import Commands
 from hammemo.cli.console import check_writable, format_count
 from hammemo.cli.options import argument
 
-keys = Commands(help="Create the key file that signs receipts, show its public key, let backups expire.")
+keys = Commands(
+    help="Create the key file that signs receipts, show its public key, let backups expire."
+)
 
 File: TypeAlias = Annotated[Path, argument("FILE", "A key file.")]
 
@@ -28,7 +30,8 @@ def new(file: File) -> None:
     check_writable(file, "FILE")
     typer.echo(new_key_file(file).public_key)
     typer.echo(
-        f"{file} holds secrets: keep it outside of databases and backups. The line above is public.",
+        f"{file} holds secrets: keep it outside of databases and backups. "
+        "The line above is public.",
         err=True,
     )
 

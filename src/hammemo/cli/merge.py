@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 def merge_models(
     models: Annotated[list[Path], argument("MODEL", "Model files of the same layout.")],
+    *,
     out: Annotated[Path, option("FILE", "The model file to write.")],
-    minus: Annotated[list[Path] | None, option("MODEL", "Subtract this model (repeatable).")] = None,
+    minus: Annotated[
+        list[Path] | None, option("MODEL", "Subtract this model (repeatable).")
+    ] = None,
     refit: Refit = False,
     key_file: KeyFile = None,
     wait: Wait = None,
@@ -40,7 +43,8 @@ def merge_models(
             ) from error
         except NotStoredError as error:
             raise NotStoredError(
-                f"{path} cannot be subtracted: its examples are not in the sum. Nothing was written."
+                f"{path} cannot be subtracted: its examples are not in the sum. Nothing was "
+                "written."
             ) from error
         return other
 

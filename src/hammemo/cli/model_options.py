@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.sources.schemas import Schema
 
-_KERNELS = "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +."
+_KERNELS = (
+    "What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; "
+    "join by +."
+)
 
 BUCKETS: Final = 2048
 RESERVED: Final = 1024
@@ -36,7 +39,9 @@ class ModelOptions:
 
     kernel: str = setting("NAME", _KERNELS, default="auto")
     vote: str = setting(
-        "NAME", "auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.", default="auto"
+        "NAME",
+        "auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.",
+        default="auto",
     )
     memory: str = setting(
         "NAME",
@@ -44,8 +49,12 @@ class ModelOptions:
         "hashed one in front of an exact one), gaussian (the paper's).",
         default="auto",
     )
-    buckets: int = setting("N", "Shared rows of a hashed memory, per position.", default=BUCKETS, min=1)
-    reserved: int = setting("N", "Tokens with a reserved row in a hashed memory.", default=RESERVED, min=0)
+    buckets: int = setting(
+        "N", "Shared rows of a hashed memory, per position.", default=BUCKETS, min=1
+    )
+    reserved: int = setting(
+        "N", "Tokens with a reserved row in a hashed memory.", default=RESERVED, min=0
+    )
     d: int | None = setting("N", "Dimension of a gaussian memory's codes.", "1024", min=1)
     d_h: int | None = setting("N", "Dimension of its projected codes.", "d / h", min=1)
     tied: bool = switch("--tied", "Its labels use their codes as tokens.")
@@ -60,11 +69,14 @@ class ModelOptions:
     key_file: Path | None = setting("FILE", "Use a keyed model: a secret key of 16 to 64 bytes.")
     seed: int = setting("N", "Models with the same seed and layout can be merged.", default=0)
     bounds: str | None = setting(
-        "LOW,HIGH", "Numbers: answers never leave these bounds; either may be missing, as in 0, for counts."
+        "LOW,HIGH",
+        "Numbers: answers never leave these bounds; either may be missing, as in 0, for counts.",
     )
     layout: Path | None = setting("MODEL", "Use the layout of this model, so both can be merged.")
 
-    def build_learners(self, schema: Schema) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
+    def build_learners(
+        self, schema: Schema
+    ) -> tuple[MemoryClassifier | MemoryRegressor, MemoryClassifier | None]:
         """Build the model that will learn, and open the one whose layout it uses, if any."""
         from hammemo.cli.models import open_model
         from hammemo.estimators.classifiers import MemoryClassifier
@@ -100,7 +112,8 @@ class ModelOptions:
         if gaussian and name != "gaussian":
             first_option = next(iter(gaussian)).replace("_", "-")
             raise UsageError(
-                f"--{first_option} is for the gaussian memory, and --memory is {name}: use --memory gaussian."
+                f"--{first_option} is for the gaussian memory, and --memory is {name}: use "
+                "--memory gaussian."
             )
         if name == "auto":
             has_usual_size = self.buckets == BUCKETS and self.reserved == RESERVED
@@ -110,7 +123,8 @@ class ModelOptions:
         memory: Memory = parse_part("memory", name)
         if key is not None and name not in ("hashed", "tiered") and not has_digests:
             raise UsageError(
-                f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --keep digests."
+                f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or "
+                "--keep digests."
             )
         sketch = Hashed(self.buckets, self.reserved, key=key)
         if name == "hashed":
@@ -132,8 +146,13 @@ class ModelOptions:
                 for_labels[field.name.replace("_", "-")] = value
         refuse(for_labels, "is for labels: leave it out, or use --label instead of --target")
         if _has_digests(self.keep):
-            raise UsageError(f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of rows.")
-        return MemoryRegressor(random_state=self.seed, keep=parse_keep(self.keep), bounds=parse_bounds(self.bounds))
+            raise UsageError(
+                f"--keep {self.keep}: digests are for labels. Use auto, rows, none or a number of "
+                "rows."
+            )
+        return MemoryRegressor(
+            random_state=self.seed, keep=parse_keep(self.keep), bounds=parse_bounds(self.bounds)
+        )
 
 
 def parse_bounds(text: str | None) -> tuple[float | None, float | None] | None:

@@ -52,13 +52,19 @@ class OpenModel:
     def learner(self, path: Path) -> Learner:
         """Return the model, or refuse a compiled predictor, which learns and forgets nothing."""
         if not isinstance(self.model, Learner):
-            raise ValueError(f"{path} is compiled for serving and cannot change: use the file it was compiled from.")
+            raise ValueError(
+                f"{path} is compiled for serving and cannot change: use the file it was compiled "
+                "from."
+            )
         mute_forgetting_warning(self.model)  # the commands say themselves what was refitted
         return self.model
 
     @property
     def rows_schema(self) -> Schema:
-        """How rows to be forgotten are read: as documents, where a model of documents was saved in Python."""
+        """How rows to be forgotten are read.
+
+        Those of a model of documents that was saved in Python are read as documents.
+        """
         if not isinstance(self.schema, TableSchema) or self.model.state.documents is None:
             return self.schema
         cutting = getattr(self.model, "cutting_", None)
@@ -76,9 +82,14 @@ class OpenModel:
         return facts
 
     def take_columns_of(self, schema: Schema) -> None:
-        """Let later rows be read as rows were that decided columns without values; options stay what they are."""
+        """Let later rows be read as rows were that decided columns without values.
+
+        Other options of the schema stay what they are.
+        """
         if isinstance(self.schema, TableSchema) and isinstance(schema, TableSchema):
-            self.schema = replace(self.schema, kinds=schema.kinds, learned_formats=schema.learned_formats)
+            self.schema = replace(
+                self.schema, kinds=schema.kinds, learned_formats=schema.learned_formats
+            )
 
     def take_kinds_of(self, other: OpenModel) -> None:
         """Let rows be read by the kinds that the model has after a merge with another one."""
@@ -87,12 +98,15 @@ class OpenModel:
             self.schema = self.schema.with_kinds_of_model(kinds, other.schema)
 
     def describe_pending_refit(self, path: Path) -> str:
-        """Return what is left to do after examples were forgotten, nothing if no choice needs it."""
+        """Return what is left to do after examples were forgotten; "" if no choice needs it."""
         if not isinstance(self.model, Learner) or not self.model.state.stale:
             return ""
         way_out = f"run hammemo refit {path}"
         if not self.model.state.refits_whole:
-            way_out = "fit the examples that are left with hammemo fit, because the model does not keep all of them"
+            way_out = (
+                "fit the examples that are left with hammemo fit, because the model does not keep "
+                "all of them"
+            )
         return f"What was chosen and fitted still depends on forgotten examples: {way_out}."
 
     def as_written(self, path: Path) -> Learner:
@@ -124,7 +138,9 @@ def changing(target: Path, reads: Sequence[Path], wait: float | None) -> Iterato
     A file that is not read is locked when it is written: a mistake before that leaves no lock file
     behind.
     """
-    read_and_written = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
+    read_and_written = [
+        path for path in reads if os.path.realpath(path) == os.path.realpath(target)
+    ]
     for path in read_and_written:
         _read_notes(path)  # refuses what is not a model
     lock: AbstractContextManager[None] = nullcontext()
@@ -210,7 +226,9 @@ def _read_notes(path: Path) -> dict[str, str]:
     """Return the notes in a model file; refuse anything else."""
     if not os.path.exists(path):
         refuse_object_storage(path)
-        raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")
+        raise FileNotFoundError(
+            f"{path} does not exist: name a model file, as hammemo fit writes it."
+        )
     try:
         return read_notes(path)
     except (IsADirectoryError, FileNotFoundError):

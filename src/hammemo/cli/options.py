@@ -32,7 +32,9 @@ def flag(name: str, text: str) -> Any:
     return typer.Option(name, help=text)
 
 
-def setting(metavar: str, text: str, shown: str | bool = True, *names: str, default: Any = None, **more: Any) -> Any:
+def setting(
+    metavar: str, text: str, shown: str | bool = True, *names: str, default: Any = None, **more: Any
+) -> Any:
     """Return an `option` as a field of a dataclass; `shown` is how the help shows its default."""
     return field(default=default, metadata={"shown": option(metavar, text, shown, *names, **more)})
 
@@ -48,9 +50,16 @@ KeyFile: TypeAlias = Annotated[
 ]
 Wait: TypeAlias = Annotated[
     float | None,
-    option("SECONDS", "How long to wait while another process changes the model file.", "until it has ended", min=0),
+    option(
+        "SECONDS",
+        "How long to wait while another process changes the model file.",
+        "until it has ended",
+        min=0,
+    ),
 ]
-Refit: TypeAlias = Annotated[bool, flag("--refit", "Then choose sites and fit weights again from the kept rows.")]
+Refit: TypeAlias = Annotated[
+    bool, flag("--refit", "Then choose sites and fit weights again from the kept rows.")
+]
 AsJson: TypeAlias = Annotated[bool, flag("--json", "Print the result as JSON.")]
 
 
@@ -59,7 +68,9 @@ class ModelChange:
     """The model file that a command changes."""
 
     model: Model
-    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = None
+    out: Annotated[Path | None, option("FILE", "Write the changed model here.", "MODEL itself")] = (
+        None
+    )
     wait: Wait = None
     key_file: KeyFile = None
     as_json: AsJson = False
@@ -82,7 +93,7 @@ class ModelChange:
 
 
 def read_key(file: Path | None) -> bytes | None:
-    """Return the bytes of a key file; a line end that an editor put there is not part of the key."""
+    """Return the bytes of a key file, without a line end that an editor has put there."""
     if file is None:
         return None
     return file.read_bytes().rstrip(b"\r\n")

@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from hammemo.cli.console import UsageError, as_options, print_result, progress_bar, say_where_from
-from hammemo.cli.input_options import ExampleOptions, SequenceOptions  # noqa: TC001  (read at run time)
+from hammemo.cli.input_options import (  # noqa: TC001  (read at run time)
+    ExampleOptions,
+    SequenceOptions,
+)
 from hammemo.cli.model_options import ModelOptions, parse_part
 from hammemo.cli.options import AsJson, argument, setting
 
@@ -24,13 +27,17 @@ class PlanOptions:
     """The goal of a plan, and what the user knows about all the data."""
 
     budget: str | None = setting("SIZE", "Maximal size of the state, for example '2 MiB'.")
-    agreement: float | None = setting("SHARE", "Required agreement with the exact classifier, from 0 to 1.")
+    agreement: float | None = setting(
+        "SHARE", "Required agreement with the exact classifier, from 0 to 1."
+    )
     n_examples: int | None = setting("N", "Total number of examples.", "those of the files", min=2)
     n_labels: int | None = setting("N", "Total number of labels.", "extrapolated", min=1)
 
 
 def plan_files(
-    files: Annotated[list[str], argument("FILE", "All the data, or a random sample of it; - for standard input.")],
+    files: Annotated[
+        list[str], argument("FILE", "All the data, or a random sample of it; - for standard input.")
+    ],
     *,
     reading: ExampleOptions,
     goal: PlanOptions,
@@ -86,7 +93,10 @@ def _refuse_what_is_planned(parameters: ModelOptions) -> None:
     for field in fields(parameters):
         is_set = getattr(parameters, field.name) != field.default
         if is_set and field.name not in ("kernel", "vote", "seed"):
-            raise UsageError(f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it out.")
+            raise UsageError(
+                f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it "
+                "out."
+            )
 
 
 class _Sample(NamedTuple):
@@ -98,7 +108,9 @@ class _Sample(NamedTuple):
     """How many examples the files have."""
 
 
-def _draw_examples(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> _Sample:
+def _draw_examples(
+    schema: Schema, files: list[str], file_format: str | None, classes: Any
+) -> _Sample:
     """Draw examples of files; take all of them if they are not too many."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels

@@ -29,9 +29,13 @@ class ReceiptOptions:
 
     panel: ClassVar = "Receipts (needs the extra erase)"
 
-    receipt: Path | None = setting("FILE", "Append a signed receipt to this file, which is for this model only.")
+    receipt: Path | None = setting(
+        "FILE", "Append a signed receipt to this file, which is for this model only."
+    )
     keys: Path | None = setting("FILE", "The key file that hammemo keys new wrote.")
-    request: str | None = setting("ID", "The id of the request; do not use a person's name.", "a random one")
+    request: str | None = setting(
+        "ID", "The id of the request; do not use a person's name.", "a random one"
+    )
 
     @contextmanager
     def evidence(self, change: ModelChange) -> Iterator[ReceiptFiles]:
@@ -41,7 +45,9 @@ class ReceiptOptions:
         """
         if self.receipt is None:
             if self.keys is not None or self.request is not None:
-                raise UsageError("--keys and --request are for a receipt: name its file with --receipt.")
+                raise UsageError(
+                    "--keys and --request are for a receipt: name its file with --receipt."
+                )
             yield ReceiptFiles(change)
             return
         if self.keys is None:
@@ -152,7 +158,7 @@ class SignedReceiptFiles(ReceiptFiles):
         return True
 
     def write(self, opened: OpenModel, learnt: int = 0) -> None:
-        """Write the model, then its receipt; `learnt` is how many rows the same edit has learned."""
+        """Write the model, then its receipt; `learnt` counts the rows that the edit has learned."""
         from hammemo.receipts import Moment
 
         after = Moment.of(opened.as_written(self._change.model))
@@ -167,7 +173,9 @@ class SignedReceiptFiles(ReceiptFiles):
         receipt = signed.receipt
         rows = format_count(receipt.rows, "row")
         labels = format_count(receipt.labels, "label")
-        self.sentence = f"Receipt of request {receipt.request} ({rows} and {labels} removed): {self._file.path}"
+        self.sentence = (
+            f"Receipt of request {receipt.request} ({rows} and {labels} removed): {self._file.path}"
+        )
         self.facts = {
             "receipt": receipt.to_json(),
             "receipt_hash": signed.hash,

@@ -12,7 +12,7 @@ import numpy as np
 
 from hammemo.cli.console import format_count, print_result
 from hammemo.cli.options import ModelChange  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.receipts import ReceiptOptions  # noqa: TC001  (read at run time)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _COMPARED_ROWS: Final = 1000
-"""Kept rows whose labels are compared: the last ones, in the order of their hashes, so at random."""
+"""Kept rows whose labels are compared: the last ones in the order of hashes, so at random."""
 
 
 def refit_model(change: ModelChange, recording: ReceiptOptions) -> None:

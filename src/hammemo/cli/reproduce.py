@@ -32,7 +32,10 @@ def everything(
     run_all: Annotated[
         bool, flag("--all", "Run synthetic, bounds and wikitext, and write one report: 20 minutes.")
     ] = False,
-    out: Annotated[Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")] = None,
+    out: Annotated[
+        Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")
+    ] = None,
+    *,
     data: opt.WikiText = None,
     quick: Annotated[bool, flag("--quick", "Fewer draws, with --all: a few minutes.")] = False,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -43,19 +46,23 @@ def everything(
             raise UsageError("Options of a command come after its name, and --all has no command.")
         return
     if not run_all or out is None:
-        raise UsageError("Name one of the commands, or use --all --out FOLDER. Try 'hammemo reproduce --help'.")
+        raise UsageError(
+            "Name one of the commands, or use --all --out FOLDER. Try 'hammemo reproduce --help'."
+        )
     seconds = {}
     runs: dict[str, Callable[[Path], None]] = {
-        "synthetic": lambda folder: synthetic(folder, quick, jobs=jobs),
-        "bounds": lambda folder: bounds(folder, quick, jobs=jobs),
-        "wikitext": lambda folder: wikitext(folder, data, quick, jobs=jobs),
+        "synthetic": lambda folder: synthetic(folder, quick=quick, jobs=jobs),
+        "bounds": lambda folder: bounds(folder, quick=quick, jobs=jobs),
+        "wikitext": lambda folder: wikitext(folder, data=data, quick=quick, jobs=jobs),
     }
     for name, run in runs.items():
         started = time.perf_counter()
         run(out / name)
         seconds[name] = time.perf_counter() - started
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    _write_report(out, seconds, f"`hammemo reproduce --all` (hammemo {version('hammemo')}, {processes})")
+    _write_report(
+        out, seconds, f"`hammemo reproduce --all` (hammemo {version('hammemo')}, {processes})"
+    )
 
 
 def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
@@ -77,14 +84,21 @@ def _write_report(out: Path, seconds: dict[str, float], run: str) -> None:
 
 @reproduce.command()
 def synthetic(
-    out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")],
-    quick: Annotated[bool, flag("--quick", "h = 8 and d up to 1024 only, 1,000 realisations: minutes.")] = False,
+    out: Annotated[
+        Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")
+    ],
+    *,
+    quick: Annotated[
+        bool, flag("--quick", "h = 8 and d up to 1024 only, 1,000 realisations: minutes.")
+    ] = False,
     realisations: Annotated[
         int | None, option("N", "Draws of the codes per point; the paper has 160.", "160", min=2)
     ] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
-    check: Annotated[bool, flag("--check", "Exit with 1 if one of the paper's claims does not hold.")] = False,
+    check: Annotated[
+        bool, flag("--check", "Exit with 1 if one of the paper's claims does not hold.")
+    ] = False,
     as_json: Annotated[bool, flag("--json", "Print the claims as JSON.")] = False,
 ) -> None:
     """Validate the analysis on planted data, three panels of figure 1: 5 minutes."""
@@ -92,7 +106,9 @@ def synthetic(
     from hammemo.paper.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
-    settings = opt.choose_settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
+    settings = opt.choose_settings(
+        experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick
+    )
     folder = opt.ResultsFolder(out)
     opt.say_expected(experiment.estimate_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
@@ -109,9 +125,14 @@ def synthetic(
 
 @reproduce.command()
 def bounds(
-    out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")],
+    out: Annotated[
+        Path, opt.results_folder("results.json, results.csv, manifest.json and bounds.md")
+    ],
+    *,
     quick: Annotated[bool, flag("--quick", "A few draws only, for a first look.")] = False,
-    draws: Annotated[int | None, option("N", "Draws of the codes per data set.", "2000", min=1)] = None,
+    draws: Annotated[
+        int | None, option("N", "Draws of the codes per data set.", "2000", min=1)
+    ] = None,
     seed: opt.DataSeed = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
@@ -133,9 +154,14 @@ def bounds(
 
 @reproduce.command()
 def wikitext(
-    out: Annotated[Path, opt.results_folder("reproduction.md, results.json, results.csv and the figure")],
+    out: Annotated[
+        Path, opt.results_folder("reproduction.md, results.json, results.csv and the figure")
+    ],
+    *,
     data: opt.WikiText = None,
-    quick: Annotated[bool, flag("--quick", "A smaller sample, two draws, h = 8: two minutes.")] = False,
+    quick: Annotated[
+        bool, flag("--quick", "A smaller sample, two draws, h = 8: two minutes.")
+    ] = False,
     draws: opt.Draws = None,
     seed: Annotated[int, option("N", "Seed of draws and codes.")] = opt.SEED,
     jobs: opt.Jobs = opt.ALL_CORES,
@@ -189,7 +215,9 @@ def wikitext(
 @reproduce.command()
 def inference(
     device: Annotated[str, option("NAME", "cpu (NumPy), torch-cpu or cuda.")] = "cpu",
-    data: Annotated[Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")] = None,
+    data: Annotated[
+        Path | None, option("FOLDER", "Folder with WikiText-2.", "tokens drawn from a Zipf law")
+    ] = None,
     threads: Annotated[int, option("N", "Threads on the processor.", min=1)] = 1,
     as_json: Annotated[bool, flag("--json", "Print the rows as JSON.")] = False,
 ) -> None:

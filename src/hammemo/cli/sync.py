@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from hammemo.cli.console import UsageError, describe_examples, print_result, say_where_from
-from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (read at run time)
 from hammemo.cli.options import ModelChange, argument, setting, switch
-from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions  # noqa: TC001  (read at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class DatabaseOptions:
     query: str | None = setting("SQL", "The rows are those of this query.")
     database: str | None = setting(
         "ADDRESS",
-        "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: use the environment "
+        "postgresql://user@host/name, sqlite:///path or duckdb:///path. Keep passwords out of it: "
+        "use the environment "
         "variable, or PostgreSQL's .pgpass.",
         envvar="HAMMEMO_DATABASE",
     )
@@ -41,10 +42,13 @@ class TableOptions(DatabaseOptions):
     """Where the rows of the table are."""
 
     files: Annotated[
-        list[str] | None, argument("TABLE", "All rows: files, or the folder of a Delta table.", "standard input")
+        list[str] | None,
+        argument("TABLE", "All rows: files, or the folder of a Delta table.", "standard input"),
     ] = None
     position: str | None = setting(
-        "TEXT", "Store with the model which version of the table this is.", "none; with a Delta table, its version"
+        "TEXT",
+        "Store with the model which version of the table this is.",
+        "none; with a Delta table, its version",
     )
 
     def sources(self, file_format: str | None) -> tuple[list[str | RowSource], str | None]:
@@ -55,16 +59,22 @@ class TableOptions(DatabaseOptions):
             if self.files or self.at is not None:
                 raise UsageError("--query takes the place of TABLE: leave TABLE and --at out.")
             if self.database is None:
-                raise UsageError("--query needs --database ADDRESS, such as postgresql://user@host/name.")
+                raise UsageError(
+                    "--query needs --database ADDRESS, such as postgresql://user@host/name."
+                )
             return [SqlQuery(self.database, self.query)], self.position
         files = self.files or [STANDARD_INPUT]
-        if file_format == "delta" or (len(files) == 1 and os.path.isdir(os.path.join(files[0], "_delta_log"))):
+        if file_format == "delta" or (
+            len(files) == 1 and os.path.isdir(os.path.join(files[0], "_delta_log"))
+        ):
             if len(files) > 1:
                 raise UsageError("Name one Delta table.")
             table = DeltaVersion.at(files[0], self.at)
             return [table], str(table.version) if self.position is None else self.position
         if self.at is not None:
-            raise UsageError("--at is for a Delta table: name its folder, or its address with --format delta.")
+            raise UsageError(
+                "--at is for a Delta table: name its folder, or its address with --format delta."
+            )
         say_where_from(files)
         return list(files), self.position
 
@@ -78,34 +88,50 @@ class FileSync(ModelChange):
     refit: bool = switch("--refit", "Then fit the model to the table, as hammemo fit does.")
 
 
-def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recording: ReceiptOptions) -> None:
+def sync_table(
+    sync: FileSync, table: TableOptions, reading: InputOptions, recording: ReceiptOptions
+) -> None:
     """Make MODEL hold just the rows of a table: forget the rows that are gone, learn the new ones.
 
-    Rows are compared by their values and their labels or targets; copies count. Columns are found by name and read as
-    MODEL knows them; other columns are ignored. MODEL is replaced in one step, or it does not change.
+    Rows are compared by their values and their labels or targets; copies count. Columns are found
+    by name and read as MODEL knows them; other columns are ignored. MODEL is replaced in one step,
+    or it does not change.
 
-    A model that does not keep all rows needs digests of them (hammemo fit --keep auto+digests), or --refit.
+    A model that does not keep all rows needs digests of them (hammemo fit --keep auto+digests), or
+    --refit.
 
-    The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows that were forgotten.
+    The table is read into memory. --receipt adds a signed receipt to a file; it counts the rows
+    that were forgotten.
     """
-    from hammemo.cli.batches import open_columns
+    from hammemo.cli.model_columns import with_open_columns
     from hammemo.sources.schemas import TableSchema
 
-    model, target = sync.model, sync.target
+    model = sync.model
     with recording.evidence(sync) as evidence:
         if sync.dry_run and evidence.is_signed:
-            raise UsageError("--dry-run changes nothing, so there is no receipt: leave out one of the two.")
+            raise UsageError(
+                "--dry-run changes nothing, so there is no receipt: leave out one of the two."
+            )
         with sync.open() as opened:
-            learner, schema = opened.learner(model), given.apply_to(opened.rows_schema, sync.label)
+            learner = opened.learner(model)
+            schema = reading.apply_to(opened.rows_schema, sync.label)
             if not isinstance(schema, TableSchema):
                 raise ValueError(
-                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo forget."
+                    f"{model} learnt sequences, and sync compares the rows of a table: use hammemo "
+                    "forget."
                 )
-            sources, position = table.sources(given.file_format)
-            rows = _read_rows(open_columns(learner, schema), sources, given.file_format, opened.h)
-            if evidence.is_done(opened, repeats=lambda: _sync_rows(learner, rows, dry_run=True).is_equal):
+            sources, position = table.sources(reading.file_format)
+            schema = with_open_columns(learner, schema)
+            rows = _read_rows(schema, sources, reading.file_format, opened.h)
+
+            def is_synced() -> bool:
+                return _sync_rows(learner, rows, dry_run=True).is_equal
+
+            if evidence.is_done(opened, repeats=is_synced):
                 return
-            synced = _sync_rows(learner, rows, dry_run=sync.dry_run, position=position, refit=sync.refit)
+            synced = _sync_rows(
+                learner, rows, dry_run=sync.dry_run, position=position, refit=sync.refit
+            )
             opened.take_columns_of(rows.schema)
             is_same = synced.is_equal and not sync.refit and position is None and sync.out is None
             writes = evidence.is_signed or not (sync.dry_run or is_same)
@@ -113,12 +139,25 @@ def sync_table(sync: FileSync, table: TableOptions, given: InputOptions, recordi
                 _note(synced, evidence)
                 evidence.write(opened, synced.learnt or 0)
         digest = opened.as_written(model).digest()
-    what = {name: getattr(synced, name) for name in ("forgotten", "learnt", "unchanged", "how")}
-    state = {"stale": learner.state.stale, "position": learner.position_, "digest": digest, "out": str(target)}
-    facts: dict[str, Any] = {**what, "dry_run": sync.dry_run, **opened.held_facts, **state, **evidence.facts}
-    done = f"The model holds {describe_examples(facts)}. Written to {target}" if writes else f"{model} is as it was."
-    left = opened.describe_pending_refit(target) if writes else ""
-    print_result(facts, str(synced), done, left, evidence.sentence, as_json=sync.as_json)
+    facts: dict[str, Any] = {
+        "forgotten": synced.forgotten,
+        "learnt": synced.learnt,
+        "unchanged": synced.unchanged,
+        "how": synced.how,
+        "dry_run": sync.dry_run,
+        **opened.held_facts,
+        "stale": learner.state.stale,
+        "position": learner.position_,
+        "digest": digest,
+        "out": str(sync.target),
+        **evidence.facts,
+    }
+    result = f"{model} is as it was."
+    pending = ""
+    if writes:
+        result = f"The model holds {describe_examples(facts)}. Written to {sync.target}"
+        pending = opened.describe_pending_refit(sync.target)
+    print_result(facts, str(synced), result, pending, evidence.sentence, as_json=sync.as_json)
 
 
 class _RowsToSync(NamedTuple):
@@ -129,7 +168,9 @@ class _RowsToSync(NamedTuple):
     y: Array
 
 
-def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None, h: int) -> _RowsToSync:
+def _read_rows(
+    schema: TableSchema, sources: list[Any], file_format: str | None, h: int
+) -> _RowsToSync:
     """Read all rows of a table; they decide the kinds of open columns."""
     import numpy as np
 
@@ -148,18 +189,14 @@ def _read_rows(schema: TableSchema, sources: list[Any], file_format: str | None,
     return _RowsToSync(schema, X, y)
 
 
-def _sync_rows(model: Learner, rows: _RowsToSync, **how: Any) -> Synced:
-    """Sync a model; its numeric columns are those of the schema, not those that an array shows, and types stay."""
-    from hammemo.cli.batches import declare_types, numeric_columns
-    from hammemo.tokens.column_kinds import ColumnType
+def _sync_rows(model: Learner, rows: _RowsToSync, **options: Any) -> Synced:
+    """Sync a model, whose columns are those of the schema and not those that an array shows."""
+    from hammemo.cli.model_columns import InputColumns, keep_types
 
-    before = model.state.columns.types
-    with numeric_columns(model, rows.schema.kinds):
-        synced = model.sync(rows.X, rows.y, **how)
-    after = model.state.columns.types
-    if before is not None and after is not None:
-        pairs = zip(before, after, strict=True)
-        declare_types(model, tuple(new if old is ColumnType.UNTYPED else old for old, new in pairs))
+    types_before = model.state.columns.types
+    with InputColumns.of_model(model, rows.schema.kinds).declare_to(model):
+        synced = model.sync(rows.X, rows.y, **options)
+    keep_types(model, types_before)
     return synced
 
 
@@ -169,7 +206,8 @@ def _note(synced: Synced, evidence: ReceiptFiles) -> None:
         return
     if synced.forgotten is None:
         raise ValueError(
-            "A receipt counts the rows that are forgotten, and this model does not know which rows it held: leave out "
+            "A receipt counts the rows that are forgotten, and this model does not know which "
+            "rows it held: leave out "
             "--receipt once, or fit it with hammemo fit --keep auto+digests."
         )
     if synced.gone is not None:

@@ -95,7 +95,10 @@ def _reword(message: str) -> str:
     """Return a message of click with the way out, where there is one."""
     extra = re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)\.?", message)
     if extra is not None:
-        return f"{extra[1]!r} is one argument too many: put quotes around a value with spaces, or leave it out."
+        return (
+            f"{extra[1]!r} is one argument too many: put quotes around a value with spaces, or "
+            "leave it out."
+        )
     without_value = re.fullmatch(r"Option '?(--?[\w-]+)'? requires an argument\.?", message)
     if without_value is not None:
         return f"{without_value[1]} needs a value after it."

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from hammemo.cli.console import UsageError, console, format_count, print_error, print_json
-from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (read at run time)
 from hammemo.cli.options import AsJson, KeyFile, Model, read_key, setting
 
 if TYPE_CHECKING:
@@ -27,9 +27,15 @@ _NOT_REFITTED: Final = "still depends on removed rows: hammemo refit chooses and
 class VerifiedEvidence:
     """What the model is compared with."""
 
-    receipt: Path | None = setting("FILE", "Check the receipts in this file, and compare the last one.")
-    public_key: Path | None = setting("FILE", "The operator's public key, as printed by hammemo keys public.")
-    rows: list[str] | None = setting("REMAINING", "All rows or documents that should remain (repeatable).")
+    receipt: Path | None = setting(
+        "FILE", "Check the receipts in this file, and compare the last one."
+    )
+    public_key: Path | None = setting(
+        "FILE", "The operator's public key, as printed by hammemo keys public."
+    )
+    rows: list[str] | None = setting(
+        "REMAINING", "All rows or documents that should remain (repeatable)."
+    )
     label: KnownLabel = None
 
 
@@ -57,7 +63,11 @@ class Verdict:
 
 
 def verify_model(
-    model: Model, evidence: VerifiedEvidence, reading: InputOptions, key_file: KeyFile = None, as_json: AsJson = False
+    model: Model,
+    evidence: VerifiedEvidence,
+    reading: InputOptions,
+    key_file: KeyFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a model to the rows that should remain and compare it with MODEL; check its receipt.
 
@@ -74,7 +84,7 @@ def verify_model(
     from hammemo.cli.models import open_model
 
     opened = open_model(model, read_key(key_file))
-    learner = opened.as_written(model)  # with the names of its columns, which are part of the digest
+    learner = opened.as_written(model)  # names of columns are part of the digest
     receipts = _read_receipts(evidence, learner.digest())
     signed = receipts[-1] if receipts else None
     if evidence.rows:
@@ -104,13 +114,16 @@ def verify_model(
 
 
 def _compare_with_rows(
-    opened: OpenModel, evidence: VerifiedEvidence, reading: InputOptions, signed: SignedReceipt | None
+    opened: OpenModel,
+    evidence: VerifiedEvidence,
+    reading: InputOptions,
+    signed: SignedReceipt | None,
 ) -> Verdict:
     """Compare the model with a new one of the remaining rows.
 
     Both have no names of columns: the schema has them, and finds the values of a row by name.
     """
-    from hammemo.cli.batches import declared
+    from hammemo.cli.batches import list_declared_labels
     from hammemo.receipts import check_documents, check_rows
     from hammemo.receipts.verifying import Result, compare_origin
     from hammemo.sources.schemas import SequenceSchema
@@ -126,7 +139,7 @@ def _compare_with_rows(
         check = check_documents(
             opened.model,
             documents,
-            sorted(declared(opened.model)) if schema.chosen else None,
+            list_declared_labels(opened.model) if schema.chosen else None,
             cases if schema.is_log else None,
         )
     else:
@@ -136,7 +149,10 @@ def _compare_with_rows(
     if signed is not None and check.result is not Result.PROVEN:
         other_origin = compare_origin(signed.receipt)
         if other_origin:
-            sentence += f" The model was made elsewhere, and the last bits of weights may differ: {other_origin}."
+            sentence += (
+                " The model was made elsewhere, and the last bits of weights may differ: "
+                f"{other_origin}."
+            )
     problem = ""
     if check.result is Result.COUNTS:
         problem = _NOT_REFITTED
@@ -192,34 +208,49 @@ def _list_statements(evidence: VerifiedEvidence, receipts: list[SignedReceipt]) 
     """Return what is not proven, but stated by the operator."""
     statements = []
     if not evidence.rows:
-        statements.append("that the rows it keeps are those that should remain (check it with --rows FILE)")
+        statements.append(
+            "that the rows it keeps are those that should remain (check it with --rows FILE)"
+        )
     if not receipts:
         return statements
     signed = receipts[-1]
     receipt = signed.receipt
     removed = f"{format_count(receipt.rows, 'row')} and {format_count(receipt.labels, 'label')}"
     statements.append(
-        f"that request {receipt.request} removed {removed}, the time {receipt.time}, and the model before"
+        f"that request {receipt.request} removed {removed}, the time {receipt.time}, and the model "
+        "before"
     )
     for name, expires in receipt.backups:
         statements.append(f"that the backup {name} holds the rows until {expires}")
     if receipts[0].receipt.previous is not None:
-        statements.append(f"the receipts before line 1 of {evidence.receipt}, which are not in the file")
+        statements.append(
+            f"the receipts before line 1 of {evidence.receipt}, which are not in the file"
+        )
     if evidence.public_key is None:
-        statements.append(f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)")
+        statements.append(
+            f"that the public key {signed.public_key} is theirs (check it with --public-key FILE)"
+        )
     return statements
 
 
-def _print(verdict: Verdict, learner: Learner, signed: SignedReceipt | None, statements: list[str]) -> None:
+def _print(
+    verdict: Verdict, learner: Learner, signed: SignedReceipt | None, statements: list[str]
+) -> None:
     if verdict.same:
         table = Table("part", "digest", "made again from the rows")
         for part, digest in learner.digest(parts=True).items():
             if part in verdict.same:
-                table.add_row(part, f"{digest[:16]}…", "the same" if verdict.same[part] else "DIFFERENT")
-        table.add_row("all", learner.digest(), "the same" if all(verdict.same.values()) else "DIFFERENT")
+                table.add_row(
+                    part, f"{digest[:16]}…", "the same" if verdict.same[part] else "DIFFERENT"
+                )
+        table.add_row(
+            "all", learner.digest(), "the same" if all(verdict.same.values()) else "DIFFERENT"
+        )
         console().print(table)
     typer.echo(verdict.sentence)
     if signed is not None:
-        typer.echo(f"The receipt of request {signed.receipt.request} is signed, and is about this model.")
+        typer.echo(
+            f"The receipt of request {signed.receipt.request} is signed, and is about this model."
+        )
     for statement in statements:
         typer.echo(f"Only stated by the operator: {statement}.")
