@@ -323,8 +323,8 @@ def declare_orders(ordered: Any, names: Sequence[Any] | None, n: int) -> dict[in
         return {}
     if not isinstance(ordered, Mapping):
         raise TypeError(
-            f"ordered={ordered!r} is not known: use a dict from columns to their categories, from "
-            "low to high."
+            f"ordered={ordered!r} is not known: use a dict from columns to their categories, "
+            "from low to high."
         )
     orders: dict[int, Order] = {}
     for column, categories in ordered.items():
@@ -405,8 +405,8 @@ def convert_kinds(
         ):
             where = repr(names[j]) if names is not None else str(j)
             raise ValueError(
-                f"Column {where} holds {old.word}, which cannot become {new.word}: fit a new "
-                "model, on a table with this column converted."
+                f"Column {where} holds {old.word}, which cannot become {new.word}: "
+                "fit a new model, on a table with this column converted."
             )
         if new is ColumnKind.NAMES:
             ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)

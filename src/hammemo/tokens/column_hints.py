@@ -46,11 +46,9 @@ def warn_of_strings(
         if what is not None:
             where = f"Column {j if names is None else repr(names[j])}"
             warnings.warn(
-                f"{where} holds {what}; as names, almost none of them will match later. Leave the "
-                "column out if "
-                "these are ids. Of texts, make columns first, for example with TfidfVectorizer, or "
-                "learn them with "
-                "fit_stream.",
+                f"{where} holds {what}; as names, almost none of them will match later. "
+                "Leave the column out if these are ids. Of texts, make columns first, "
+                "for example with TfidfVectorizer, or learn them with fit_stream.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -74,10 +74,9 @@ def dense(X: Any) -> Any:
     if n > MOST_PLAIN_COLUMNS:
         raise ValueError(
             f"X is a sparse matrix of {m:,} by {n:,}, and this needs every value of every row. "
-            "Models with "
-            "kernel='auto' and numeric='auto' learn and answer sparse rows as they are; for "
-            "anything else choose at "
-            f"most {MOST_PLAIN_COLUMNS} columns, or pass X.toarray() where there is memory for it."
+            "Models with kernel='auto' and numeric='auto' learn and answer sparse rows "
+            f"as they are; for anything else choose at most {MOST_PLAIN_COLUMNS} columns, "
+            "or pass X.toarray() where there is memory for it."
         )
     return X.toarray()  # type: ignore[attr-defined]
 
@@ -375,8 +374,8 @@ def _named(column: Array, where: str, *, learning: bool) -> Array:
             f"{where} was learnt as names and now holds dates: convert it with astype(str)."
         )
     warnings.warn(
-        f"{where} was learnt as names and is queried with dates: they match nothing. Convert it "
-        "with astype(str).",
+        f"{where} was learnt as names and is queried with dates: they match nothing. "
+        "Convert it with astype(str).",
         UserWarning,
         stacklevel=2,
     )
@@ -424,9 +423,9 @@ def _token_of_large(value: Any, number: float, where: str) -> int | float:
         return whole
     if abs(number) < LARGEST and int(number) != whole:
         raise ValueError(
-            f"{where} holds {whole}: whole numbers from 2^63 on have no exact form here, and "
-            "neighbors would become one number. Use astype(str) if they are ids, or astype(float) "
-            "if they are measurements."
+            f"{where} holds {whole}: whole numbers from 2^63 on have no exact form here, "
+            "and neighbors would become one number. Use astype(str) if they are ids, "
+            "or astype(float) if they are measurements."
         )
     return float(number)
 
@@ -461,9 +460,8 @@ def _present(column: Array, lacking: Bools) -> Iterator[tuple[int, Any]]:
 def _refuse_others(column: Array, lacking: Bools, kind: ColumnKind, where: str) -> None:
     for _, value in _present(column, lacking):
         raise ValueError(
-            f"{where} holds {kind.word}, and {value!r} is not one. Convert it, or fit a new model "
-            "with "
-            "numeric='none' or a list of the columns that are numbers."
+            f"{where} holds {kind.word}, and {value!r} is not one. Convert it, "
+            "or fit a new model with numeric='none' or a list of the columns that are numbers."
         )
 
 
@@ -542,10 +540,9 @@ def _microseconds(column: Array, where: str) -> Floats:
         wrapped = (found.astype(column.dtype) != column) & ~lacking
         if wrapped.any():
             raise ValueError(
-                f"{where} holds {column[wrapped][0]}: dates and durations are at most 290,000 "
-                "years from 1970, the "
-                "most that 64 bits of microseconds hold. Replace it by a missing value, or leave "
-                "the column out."
+                f"{where} holds {column[wrapped][0]}: dates and durations are at most "
+                "290,000 years from 1970, the most that 64 bits of microseconds hold. "
+                "Replace it by a missing value, or leave the column out."
             )
     return np.where(lacking, np.nan, found.astype(np.int64))
 
@@ -619,11 +616,9 @@ def warn_of_offsets(columns: list[Array], scales: Scales, names: Sequence[Any] |
         if _has_offsets(columns[j]):
             where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
             warnings.warn(
-                f"{where} holds times with an offset from UTC, which names no zone, so its hours "
-                "and weekdays are "
-                "those of UTC: tz_convert('Europe/Berlin'), with the name of its zone, makes them "
-                "those of a clock "
-                "there.",
+                f"{where} holds times with an offset from UTC, which names no zone, "
+                "so its hours and weekdays are those of UTC: tz_convert('Europe/Berlin'), "
+                "with the name of its zone, makes them those of a clock there.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -239,8 +239,8 @@ def join_examples(batches: list[Examples]) -> Examples:
         raise ValueError("There is nothing to learn: no rows were given.")
     if sum(int(batch.multiplicity.sum()) for batch in batches) >= 2**61:  # each has less than 2^53
         raise ValueError(
-            "All batches together have 2^61 rows or more: divide all sample_weight by a common "
-            "factor."
+            "All batches together have 2^61 rows or more: "
+            "divide all sample_weight by a common factor."
         )
     tokens, labels = Vocabulary(), Vocabulary()
     for batch in batches:
@@ -260,9 +260,9 @@ def as_label(value: Any) -> Token:
     token = as_token(value)
     if token == NO_TOKEN:
         raise ValueError(
-            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, which stands for no value here "
-            "(hammemo.NO_TOKEN) "
-            "and cannot be a label: use another number, or make strings of all labels with str()."
+            f"y holds {NO_TOKEN}, the smallest integer of 64 bits, "
+            "which stands for no value here (hammemo.NO_TOKEN) and cannot be a label: "
+            "use another number, or make strings of all labels with str()."
         )
     return token
 
@@ -277,26 +277,24 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
         values = np.full(m, values)
     if values.shape != (m,):
         raise ValueError(
-            f"There are {m} examples, so sample_weight needs {m} entries; it has shape "
-            f"{values.shape}."
+            f"There are {m} examples, so sample_weight needs {m} entries; "
+            f"it has shape {values.shape}."
         )
     if values.dtype.kind not in "iufb":
         raise ValueError(
-            "sample_weight counts how often an example occurred: whole numbers, not "
-            f"{values.dtype}."
+            "sample_weight counts how often an example occurred: "
+            f"whole numbers, not {values.dtype}."
         )
     if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.floor(values))).all():
         offender = values[~(np.isfinite(values) & (values == np.floor(values)))][0]
         raise ValueError(
-            "sample_weight counts how often an example occurred, so it is a whole number, not "
-            f"{offender}. "
-            "Multiply all weights by a common factor and round them."
+            "sample_weight counts how often an example occurred, so it is a whole number, "
+            f"not {offender}. Multiply all weights by a common factor and round them."
         )
     if m and (values.min() < 0 or values.sum(dtype=float) >= MAX_EXAMPLES):
         raise ValueError(
-            f"sample_weight holds {values.min()} to {values.max()}: multiplicities are "
-            "non-negative "
-            "and sum to less than 2^53."
+            f"sample_weight holds {values.min()} to {values.max()}: "
+            "multiplicities are non-negative and sum to less than 2^53."
         )
     return values.astype(np.int64)
 
@@ -328,9 +326,9 @@ def refuse_masked(values: Any, name: str) -> None:
     for array in values if isinstance(values, (list, tuple)) else [values]:
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise ValueError(
-                f"{name} has masked entries, which stand for no value: leave out their rows, or "
-                "give them a value with filled(), in contexts filled(hammemo.NO_TOKEN) for "
-                "positions that match nothing."
+                f"{name} has masked entries, which stand for no value: "
+                "leave out their rows, or give them a value with filled(), "
+                "in contexts filled(hammemo.NO_TOKEN) for positions that match nothing."
             )
 
 
@@ -339,9 +337,8 @@ def check_column_names(names: Iterable[Any]) -> None:
     size = len(json.dumps([str(name) for name in names]))
     if size > MAX_NAME_BYTES:
         raise ValueError(
-            f"The names of the columns need {size:,} bytes as JSON, and a model file has room for "
-            f"{MAX_NAME_BYTES:,}: "
-            "rename the columns, or pass X without names, as an array."
+            f"The names of the columns need {size:,} bytes as JSON, and a model file has room "
+            f"for {MAX_NAME_BYTES:,}: rename the columns, or pass X without names, as an array."
         )
 
 
@@ -349,9 +346,8 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse what is not a table with one label for each row."""
     if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
         raise ValueError(
-            "X is a table and y has one label for each of its rows; their shapes are "
-            f"{tokens.shape} and "
-            f"{labels.shape}."
+            "X is a table and y has one label for each of its rows; "
+            f"their shapes are {tokens.shape} and {labels.shape}."
         )
 
 
@@ -362,9 +358,9 @@ def check_table(array: NDArray[Any]) -> None:
     """
     if array.ndim != 2:
         raise ValueError(
-            "Reshape your data: X has two dimensions, rows and columns; this one has "
-            f"{array.ndim}. "
-            "Wrap a single row in a list, or cut a token stream with hammemo.windows(docs, h)."
+            "Reshape your data: X has two dimensions, rows and columns; "
+            f"this one has {array.ndim}. Wrap a single row in a list, "
+            "or cut a token stream with hammemo.windows(docs, h)."
         )
 
 
@@ -381,10 +377,9 @@ def _listed(X: Any) -> NDArray[Any]:
         if other is None:
             raise
         raise ValueError(
-            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} has "
-            f"{lengths[other]}. Cut "
-            "sequences with hammemo.windows(docs, h), or fill missing positions with "
-            "hammemo.NO_TOKEN."
+            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} "
+            f"has {lengths[other]}. Cut sequences with hammemo.windows(docs, h), "
+            "or fill missing positions with hammemo.NO_TOKEN."
         ) from error
 
 
@@ -472,9 +467,9 @@ def windows(
     check_window(h, short, pad)
     if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
         raise TypeError(
-            f"docs is one {type(docs).__name__}, not a list of documents: pass "
-            "windows([text.split()], h) for one "
-            "text, or one list of tokens for each case of a table."
+            f"docs is one {type(docs).__name__}, not a list of documents: "
+            "pass windows([text.split()], h) for one text, "
+            "or one list of tokens for each case of a table."
         )
     documents = [document(doc) for doc in docs]
     return _cut([window_filler(h, short, pad), *documents], int(h))
@@ -505,15 +500,15 @@ def document(doc: Any) -> NDArray[Any]:
     """Return one document as a flat array of tokens."""
     if isinstance(doc, (str, bytes)):
         raise TypeError(
-            f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() "
-            "for words, list(text) "
-            "for characters; and wrap a single document in a list: windows([tokens], h)."
+            f"The document {doc[:20]!r} is one string. Split it into tokens first: "
+            "text.split() for words, list(text) for characters; "
+            "and wrap a single document in a list: windows([tokens], h)."
         )
     refuse_masked(doc, "A document")
     if not hasattr(doc, "__iter__"):
         raise TypeError(
-            f"The document {doc!r} is not a sequence of tokens. Wrap a single document in a list: "
-            "[tokens]."
+            f"The document {doc!r} is not a sequence of tokens. "
+            "Wrap a single document in a list: [tokens]."
         )
     array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
     if array.ndim != 1:

@@ -87,7 +87,6 @@ class Cutting:
         if self.short == "drop":
             raise ValueError(
                 f"A context has {h - n} tokens, and the model reads {h}: it learnt no beginnings "
-                "of documents. Pass "
-                f"{h} tokens or more, or learn with short='pad'."
+                f"of documents. Pass {h} tokens or more, or learn with short='pad'."
             )
         return window_filler(n, self.short, self.pad)

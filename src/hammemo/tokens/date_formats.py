@@ -170,8 +170,7 @@ def compile_format(text: str) -> DateFormat:
     if len(text) > MAX_FORMAT_LENGTH:
         raise ValueError(
             f"The date format {text[:20]!r}… has more than {MAX_FORMAT_LENGTH} characters: "
-            "shorten "
-            "it."
+            "shorten it."
         )
     pattern = ""
     fields: list[str] = []
@@ -198,8 +197,8 @@ def compile_format(text: str) -> DateFormat:
         if needed and field not in fields:
             example = "%I:%M %p" if field == "half" else "%Y-%m-%d"
             raise ValueError(
-                f"The date format {text!r} lacks the {field}: write it as in {example}, or use "
-                f"{ISO}."
+                f"The date format {text!r} lacks the {field}: "
+                f"write it as in {example}, or use {ISO}."
             )
     if "half" in fields and "%I" not in text:
         raise ValueError(f"The date format {text!r} has %p without %I: %H counts to 23, %I to 12.")

@@ -91,8 +91,8 @@ def _checked_objects(labels: Array) -> Array:
             or label != label
         ):
             raise ValueError(
-                f"y holds {label} at row {row}: drop that row, or give it a label such as "
-                "'missing'."
+                f"y holds {label} at row {row}: "
+                "drop that row, or give it a label such as 'missing'."
             )
     _refuse_mixture({isinstance(label, str): label for label in values})
     if not values or not all(isinstance(label, (int, float, np.number)) for label in values):
@@ -102,8 +102,7 @@ def _checked_objects(labels: Array) -> Array:
     if fraction is not None:
         raise ValueError(
             f"y holds {fraction} among whole numbers: labels are classes, not measurements. "
-            "Convert all of them with "
-            "str() if they are meant as classes."
+            "Convert all of them with str() if they are meant as classes."
         )
     return np.array(numbers, np.int64)
 
@@ -131,8 +130,7 @@ def common_label_dtype(*parts: Array) -> np.dtype[Any]:
     if largest > MAX_EXACT:
         raise ValueError(
             f"Some labels are floats, others whole numbers as large as {largest}, which no float "
-            "holds exactly: make "
-            "all of them integers with astype(int), or strings with str()."
+            "holds exactly: make all of them integers with astype(int), or strings with str()."
         )
     return dtype
 
@@ -171,9 +169,9 @@ def widen_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]
 def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
     if len(example_by_kind) > 1:
         raise ValueError(
-            f"Some labels are numbers like {example_by_kind[False]!r}, others strings like "
-            f"{example_by_kind[True]!r}: "
-            "scikit-learn cannot mix them. Convert all labels with str()."
+            f"Some labels are numbers like {example_by_kind[False]!r}, "
+            f"others strings like {example_by_kind[True]!r}: scikit-learn cannot mix them. "
+            "Convert all labels with str()."
         )
 
 

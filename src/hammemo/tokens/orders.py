@@ -97,8 +97,8 @@ def check_order(categories: Iterable[Any], where: str) -> Order:
         raise ValueError(f"{where}: its order has no category.")
     if len(order) > MOST_CATEGORIES:
         raise ValueError(
-            f"{where} has {len(order):,} ordered categories, and {MOST_CATEGORIES:,} are the most: "
-            "pass their codes, as numbers."
+            f"{where} has {len(order):,} ordered categories, "
+            f"and {MOST_CATEGORIES:,} are the most: pass their codes, as numbers."
         )
     if len(set(order)) < len(order):
         raise ValueError(f"{where}: its order has a category twice: {describe_order(order)}.")
@@ -130,9 +130,9 @@ def find_places(column: Array, order: Order, where: str, *, learning: bool) -> F
         for token, value in zip(found.tolist(), column.tolist(), strict=True):
             if token != token and not _stands_for_none(value):
                 raise ValueError(
-                    f"{where} holds ordered categories, and {reprlib.repr(value)} is none of "
-                    f"{describe_order(order)}. Correct the value, or fit a new model with an order "
-                    "that has it."
+                    f"{where} holds ordered categories, "
+                    f"and {reprlib.repr(value)} is none of {describe_order(order)}. "
+                    "Correct the value, or fit a new model with an order that has it."
                 )
     return found
 
@@ -191,8 +191,8 @@ def _check_same_direction(asked: Order, order: Order, where: str) -> None:
     for low, high in pairwise(shared):
         if places[low] > places[high]:
             raise ValueError(
-                f"{where} was learned in the order {describe_order(order)}, and here {low!r} comes "
-                f"before {high!r}: give the column the order that was learned."
+                f"{where} was learned in the order {describe_order(order)}, and here {low!r} "
+                f"comes before {high!r}: give the column the order that was learned."
             )
 
 

@@ -274,15 +274,15 @@ def stream_blocks(
     check_window(h, short, pad)
     if isinstance(tokens, (str, bytes)) or hasattr(tokens, "columns"):
         raise TypeError(
-            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable "
-            "of documents, each a "
-            "sequence of tokens (text.split() for words, list(text) for characters)."
+            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, "
+            "or an iterable of documents, each a sequence of tokens (text.split() for words, "
+            "list(text) for characters)."
         )
     refuse_masked(tokens, "The stream")
     if cases is not None and _is_flat(tokens):
         raise ValueError(
-            "cases= is for documents in an iterable, one id for each; this is a flat array of "
-            "tokens."
+            "cases= is for documents in an iterable, one id for each; "
+            "this is a flat array of tokens."
         )
     if short == "drop" and _is_flat(tokens):
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
@@ -309,8 +309,8 @@ def with_cases(
     for whole, case in zip_longest(documents, repeat(None, 0) if cases is None else cases):
         if cases is not None and (whole is None or case is None):
             raise ValueError(
-                "cases= holds the id of each document's case: as many ids as documents, and never "
-                "None."
+                "cases= holds the id of each document's case: "
+                "as many ids as documents, and never None."
             )
         yield whole, case
 
@@ -344,9 +344,8 @@ def _long_documents(tokens: Any, h: int) -> Iterator[Array]:
 def _too_short(number: int, length: int, h: int) -> ValueError:
     return ValueError(
         f"Document {number} has {length} tokens, and a context of {h} with its label has {h + 1}: "
-        "nothing of it would "
-        "be removed. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves "
-        "such ones out."
+        "nothing of it would be removed. Nothing was changed. "
+        "Say short='pad' if it was learnt so; short='drop' leaves such ones out."
     )
 
 
@@ -354,8 +353,8 @@ def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[Array]:
     if not _is_flat(tokens):
         if starts is not None:
             raise ValueError(
-                "starts is for a flat array; documents in an iterable have boundaries: leave out "
-                "starts."
+                "starts is for a flat array; documents in an iterable have boundaries: "
+                "leave out starts."
             )
         yield from map(document, tokens)
         return
@@ -436,14 +435,13 @@ def event_documents(
     """
     if case is None or item is None:
         raise ValueError(
-            "A table of events is learnt by its columns: say case=… (a visit), item=… (what is "
-            "predicted) and, "
-            "where rows are not in order, time=…"
+            "A table of events is learnt by its columns: say case=… (a visit), "
+            "item=… (what is predicted) and, where rows are not in order, time=…"
         )
     if not hasattr(frame, "columns"):
         raise TypeError(
-            "case=, item= and time= name columns of a data frame; this is a "
-            f"{type(frame).__name__}."
+            "case=, item= and time= name columns of a data frame; "
+            f"this is a {type(frame).__name__}."
         )
     ids, cases = np.unique(_column(frame, case), return_inverse=True)
     items = _column(frame, item)
@@ -518,7 +516,7 @@ def _moments(frame: Any, name: str) -> Array:
     found = _column(frame, name)
     if found.dtype.kind not in "iufmM":
         raise ValueError(
-            f"Column {name!r} holds no times: convert it to numbers or dates, for example by "
-            "pd.to_datetime."
+            f"Column {name!r} holds no times: convert it to numbers or dates, "
+            "for example by pd.to_datetime."
         )
     return found

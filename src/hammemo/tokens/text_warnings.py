@@ -119,9 +119,9 @@ def _advise_numbers(
         as_strings = " as strings" if numbers else ""
         missing = quote_texts(text for text, _ in evidence.missing)
         return (
-            f"numbers{as_strings} and {missing}, so it is read as names: convert it with "
-            f"{column} = pd.to_numeric({column}, errors=\"coerce\"), or say numeric='none' if "
-            "names are meant."
+            f"numbers{as_strings} and {missing}, so it is read as names: "
+            f'convert it with {column} = pd.to_numeric({column}, errors="coerce"), '
+            "or say numeric='none' if names are meant."
         )
     if others or len(texts) < _MANY_ROWS:
         return None
@@ -129,9 +129,8 @@ def _advise_numbers(
     if len(numbers) < least:
         return None
     return (
-        "numbers as strings, which are read as names: convert it with astype(float), or say "
-        "numeric='none' if names "
-        "are meant."
+        "numbers as strings, which are read as names: convert it with astype(float), "
+        "or say numeric='none' if names are meant."
     )
 
 
@@ -155,8 +154,7 @@ def _advise_dates(texts: list[str], evidence: TextEvidence, column: str) -> str 
     )
     return (
         f"dates as strings, such as {shown}, that do not say which number is the day or which "
-        "century is meant, so it "
-        f"is read as names: convert it with {lines}."
+        f"century is meant, so it is read as names: convert it with {lines}."
     )
 
 

@@ -123,9 +123,9 @@ class TokenTypes(Cached):
                 why = "they count as missing"
             value = _first_value(first_rows, column, len(self.types), after)
             sentences[column] = (
-                f"{where} held {learned} when it was learned, and is queried with "
-                f"{after.name.lower()} such as {value!r}: {why}. Convert it to the type that "
-                "it had."
+                f"{where} held {learned} when it was learned, "
+                f"and is queried with {after.name.lower()} such as {value!r}: {why}. "
+                "Convert it to the type that it had."
             )
         return sentences
 

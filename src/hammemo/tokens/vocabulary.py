@@ -78,16 +78,16 @@ def as_token(value: Any) -> Token:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
     raise TypeError(
-        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or "
-        "a number: convert it, for example with str(), or leave it out."
+        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string "
+        "or a number: convert it, for example with str(), or leave it out."
     )
 
 
 def _integer_token(value: int) -> int:
     if not -_INT_LIMIT <= value < _INT_LIMIT:
         raise ValueError(
-            f"The integer token {value} does not fit in 64 bits. Use str() to make it a string "
-            "token."
+            f"The integer token {value} does not fit in 64 bits. "
+            "Use str() to make it a string token."
         )
     return value
 
@@ -335,9 +335,8 @@ def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
     """Refuse arrays whose values are no tokens, such as dates, bytes or long floats."""
     if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(
-            f"{where} is of type {dtype}, and a value must be a string or a number: convert it, "
-            "for example with "
-            "astype(str)."
+            f"{where} is of type {dtype}, and a value must be a string or a number: "
+            "convert it, for example with astype(str)."
         )
 
 

@@ -70,10 +70,9 @@ def _frame_as_numbers(frame: Any) -> Any:
         return frame.sparse.to_coo()
     if frame.shape[0] * frame.shape[1] > _MOST_DENSE_VALUES:
         raise ValueError(
-            f"X has sparse columns whose most common value is not zero, and {frame.shape[0]:,} by "
-            f"{frame.shape[1]:,} "
-            "values are too many to write them all out. Use fill_value=0, or fill in missing "
-            "values first."
+            f"X has sparse columns whose most common value is not zero, and {frame.shape[0]:,} "
+            f"by {frame.shape[1]:,} values are too many to write them all out. "
+            "Use fill_value=0, or fill in missing values first."
         )
     return frame.to_numpy(dtype=np.float64)
 
@@ -108,8 +107,8 @@ def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
         for value in column[np.isnan(values)].tolist():
             if isinstance(value, str):
                 raise ValueError(
-                    f"{where} holds numbers, and {value!r} is not one. Convert it, or leave the "
-                    "column out."
+                    f"{where} holds numbers, and {value!r} is not one. "
+                    "Convert it, or leave the column out."
                 )
         numbers.append(values)
     return np.column_stack(numbers) if numbers else np.empty((0, 0))
@@ -124,6 +123,6 @@ def _refuse_missing(numbers: Any, names: Sequence[Any] | None) -> None:
     if len(places):
         shown = int(places.min()) if names is None else repr(names[int(places.min())])
         raise ValueError(
-            f"Column {shown} has missing values, and missing='refuse' was given: use "
-            "missing='token'."
+            f"Column {shown} has missing values, and missing='refuse' was given: "
+            "use missing='token'."
         )

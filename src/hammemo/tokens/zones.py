@@ -174,14 +174,14 @@ def join_zones(before: str | None, after: str | None, where: str) -> str | None:
         return before
     if "" in (before, after):
         raise ValueError(
-            f"{where} holds times without a zone and others in the zone {before or after}: give "
-            "all of them one clock, with tz_localize or tz_convert."
+            f"{where} holds times without a zone and others in the zone {before or after}: "
+            "give all of them one clock, with tz_localize or tz_convert."
         )
     first, second = sorted((before, after))
     if UTC_NAME not in (first, second):
         raise ValueError(
-            f"{where} holds times in the zone {first}, and some are in {second}: a column has one "
-            f"clock. Convert them with tz_convert({first!r})."
+            f"{where} holds times in the zone {first}, and some are in {second}: "
+            f"a column has one clock. Convert them with tz_convert({first!r})."
         )
     return first if second == UTC_NAME else second
 
@@ -211,9 +211,8 @@ def read_clock(times: ReadTimes, zone: str | None, where: str, *, learning: bool
     others = sorted(times.zones - {zone, UTC_NAME})
     if learning and others:
         raise ValueError(
-            f"{where} holds times in the zone {zone}, and some are in {others[0]}: a column has "
-            "one clock. Convert "
-            f"them with tz_convert({zone!r})."
+            f"{where} holds times in the zone {zone}, and some are in {others[0]}: "
+            f"a column has one clock. Convert them with tz_convert({zone!r})."
         )
     return local_times(microseconds, zone, where)
 
@@ -222,15 +221,13 @@ def _refuse_mixture(microseconds: float, zone: str | None, where: str) -> None:
     shown = str(np.datetime64(int(microseconds), "us").astype("datetime64[s]"))
     if zone is None:
         raise ValueError(
-            f"{where} holds times without a zone, and {shown} (in UTC) has one: read them by the "
-            "clock of the others, "
-            "with tz_convert('ZONE').tz_localize(None), or fit a new model on times that all have "
-            "a zone."
+            f"{where} holds times without a zone, and {shown} (in UTC) has one: "
+            "read them by the clock of the others, with tz_convert('ZONE').tz_localize(None), "
+            "or fit a new model on times that all have a zone."
         )
     raise ValueError(
-        f"{where} holds times in the zone {zone}, and {shown} has no zone: give it one, with "
-        f"tz_localize({zone!r}) if "
-        "it was read on a clock there."
+        f"{where} holds times in the zone {zone}, and {shown} has no zone: "
+        f"give it one, with tz_localize({zone!r}) if it was read on a clock there."
     )
 
 
@@ -281,8 +278,8 @@ def _load_zone(zone: str, where: str) -> ZoneInfo:
         OSError,
     ):  # KeyError: no such zone; the others: what the system has is damaged
         raise ValueError(
-            f"{where} holds times in the zone {zone!r}, which this machine does not know: pip "
-            "install tzdata."
+            f"{where} holds times in the zone {zone!r}, which this machine does not know: "
+            "pip install tzdata."
         ) from None
 
 
