@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hammemo.tokens.labels import most_frequent_labels
-from hammemo.tokens.stream_blocks import UniformSample
+from hammemo.tokens.window_samples import UniformSample
 
 pytestmark = pytest.mark.quick
 

@@ -14,8 +14,9 @@ from hammemo import NO_TOKEN, MemoryClassifier, windows
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.stream_blocks import Block, WindowSample, stream_blocks
+from hammemo.tokens.stream_blocks import Block, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary, as_token
+from hammemo.tokens.window_samples import WindowSample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -114,7 +114,7 @@ def _draw_examples(
     """Draw examples of files; take all of them if they are not too many."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
-    from hammemo.tokens.stream_blocks import UniformSample
+    from hammemo.tokens.window_samples import UniformSample
 
     sample = UniformSample(_MOST_EXAMPLES, seed=0)
     n_examples = 0

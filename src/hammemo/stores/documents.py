@@ -86,7 +86,7 @@ class Documents(Cached):
     words : ndarray of uint64, shape (n,)
         The hashes, which do not depend on cases.
     cases : ndarray of uint64, shape (n, 2)
-        The hash of each document's case (`hammemo.tokens.stream_blocks.case_words`); `NO_CASE`
+        The hash of each document's case (`hammemo.tokens.event_tables.case_words`); `NO_CASE`
         where it has none.
     """
 

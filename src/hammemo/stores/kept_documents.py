@@ -55,8 +55,9 @@ from hammemo.stores.kept import EVERYTHING, Kept, LayeredCounts, ModelStore, hig
 from hammemo.stores.kept_rows import MOST_TOKENS, KeptRows
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, document, join_tokens
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.event_tables import case_words
 from hammemo.tokens.hashing import mix
-from hammemo.tokens.stream_blocks import Block, case_words, with_cases
+from hammemo.tokens.stream_blocks import Block, with_cases
 from hammemo.tokens.vocabulary import Token, Vocabulary, as_token, factorize
 from hammemo.votes.choose_weights import MAX_OWN_WEIGHT_LABELS
 

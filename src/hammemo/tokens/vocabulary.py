@@ -40,12 +40,10 @@ hold it.
 
 _INT_LIMIT: Final = 2**63
 _MAX_LISTED: Final = 64
-"""Integers up to which an array is factorized as a list."""
-_NO_INTS, _NO_FLOATS, _NO_STRINGS = (
-    np.empty(0, np.int64),
-    np.empty(0, np.float64),
-    np.empty(0, object),
-)
+"""Integers up to which an array is factorized as a list, which is faster for so few."""
+_NO_INTS: Final = np.empty(0, np.int64)
+_NO_FLOATS: Final = np.empty(0, np.float64)
+_NO_STRINGS: Final = np.empty(0, object)
 _TOKEN_TYPES: Final = {int, float, str, bool}
 _MISSING_ADVICE: Final = (
     "Replace it by a token such as 'missing' if missing values should match each other, "
@@ -134,11 +132,8 @@ class Vocabulary(Cached):
         return factorize(object_array(tokens))[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "ints": self.ints,
-            "floats": self.floats,
-            "strings": self.strings,
-        }  # caches are made again
+        # without the caches, which are computed again
+        return {"ints": self.ints, "floats": self.floats, "strings": self.strings}
 
     def __len__(self) -> int:
         return len(self.ints) + len(self.floats) + len(self.strings)
@@ -152,17 +147,16 @@ class Vocabulary(Cached):
 
     def at(self, rank: int) -> Token:
         """Return the token of a rank, without a list of all of them."""
-        for part in self._parts():
-            if rank < len(part):
-                token: Token = part[rank : rank + 1].tolist()[0]
+        for tokens in self._by_kind():
+            if rank < len(tokens):
+                token: Token = tokens[rank : rank + 1].tolist()[0]
                 return token
-            rank -= len(part)
+            rank -= len(tokens)
         raise IndexError(rank)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in zip(self._parts(), other._parts(), strict=True)
+            map(np.array_equal, self._by_kind(), other._by_kind())
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -196,10 +190,9 @@ class Vocabulary(Cached):
         if len(self) < len(other):
             return other.union(self)
         return Vocabulary(
-            *(
-                _union(mine, theirs)
-                for mine, theirs in zip(self._parts(), other._parts(), strict=True)
-            )
+            ints=_join_ascending(self.ints, other.ints),
+            floats=_join_ascending(self.floats, other.floats),
+            strings=_join_ascending(self.strings, other.strings),
         )
 
     def keep(self, mask: Bools) -> Vocabulary:
@@ -209,7 +202,7 @@ class Vocabulary(Cached):
 
     def ends(self) -> Vocabulary:
         """Return the first and the last token of each kind."""
-        return Vocabulary(*(np.concatenate([part[:1], part[1:][-1:]]) for part in self._parts()))
+        return Vocabulary(*map(_take_ends, self._by_kind()))
 
     def arrays(self) -> dict[str, Array]:
         """Return the canonical arrays: numbers, and strings as UTF-8 with lengths in bytes."""
@@ -223,9 +216,7 @@ class Vocabulary(Cached):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array] | StoredArrays) -> Vocabulary:
-        """Return the vocabulary with these canonical arrays: undo `arrays`.
-
-        ValueError where they are not canonical.
+        """Return the vocabulary that `arrays` wrote; ValueError where arrays are not canonical.
 
         Examples
         --------
@@ -234,19 +225,20 @@ class Vocabulary(Cached):
         Vocabulary(3: 2, 0.5, 'é')
         """
         stored = arrays if isinstance(arrays, StoredArrays) else StoredArrays(arrays)
-        ints, floats = stored.ascending("ints", "int64"), stored.ascending("floats", "float64")
+        ints = stored.ascending("ints", "int64")
+        floats = stored.ascending("floats", "float64")
         text = stored.take("string_bytes", "uint8", (None,))
         lengths = stored.whole_numbers("string_lengths", (None,), below=len(text) + 1)
-        proper = stored.trusted or all(
+        are_tokens = stored.trusted or all(
             _are_float_tokens(floats[piece]) for piece in pieces(len(floats))
         )
-        if not proper or (len(ints) and ints[0] == NO_TOKEN):
+        if not are_tokens or (len(ints) and ints[0] == NO_TOKEN):
             raise ValueError("a vocabulary holds numbers that are not tokens")
-        return cls(ints, floats, _stored_strings(text, lengths))
+        return cls(ints, floats, _decode_strings(text, lengths))
 
     @cached_property
     def as_arrays(self) -> dict[str, Array]:
-        """All tokens as one array, by its type: a cache, filled by who needs them so."""
+        """All tokens as one array, by its type: a cache that the functions using it fill."""
         return {}
 
     @cached_property
@@ -254,50 +246,58 @@ class Vocabulary(Cached):
         first = len(self.ints) + len(self.floats)
         return {s: rank for rank, s in enumerate(self.strings.tolist(), first)}
 
-    def _parts(self) -> tuple[Array, ...]:
-        return self.ints, self.floats, self.strings
+    def _by_kind(self) -> list[Array]:
+        """Return the arrays of tokens, in canonical order."""
+        return [self.ints, self.floats, self.strings]
 
 
-def _union(many: Array, few: Array) -> Array:
-    """Return the union of ascending arrays: a few are put among many, others are sorted."""
+def _take_ends(tokens: Array) -> Array:
+    """Return the first and the last of some tokens; a single one once."""
+    return np.concatenate([tokens[:1], tokens[1:][-1:]])
+
+
+def _join_ascending(many: Array, few: Array) -> Array:
+    """Return the union of ascending arrays, ascending; `many` itself where `few` adds nothing."""
     if not len(few):
         return many
     if 8 * len(few) > len(many):
         if many.dtype.kind == "O":
             return object_array(sorted({*many.tolist(), *few.tolist()}))
-        merged: Array = np.sort(
-            np.concatenate([many, few]), kind="stable"
-        )  # of two ascending runs it is a merge
+        # A stable sort of two ascending runs is a merge.
+        merged: Array = np.sort(np.concatenate([many, few]), kind="stable")
         return np.asarray(merged[np.append(True, merged[1:] != merged[:-1])])
     places = np.searchsorted(many, few)
-    new = many[np.minimum(places, len(many) - 1)] != few
-    return np.insert(many, places[new], few[new]) if new.any() else many
+    is_new = many[np.minimum(places, len(many) - 1)] != few
+    return np.insert(many, places[is_new], few[is_new]) if is_new.any() else many
 
 
 def _are_float_tokens(floats: Floats) -> bool:
     """Return whether all are finite and none of them equals an integer token."""
-    return bool((np.isfinite(floats) & ~_whole(floats)).all())
+    return bool((np.isfinite(floats) & ~_equal_integers(floats)).all())
 
 
-def _whole(numbers: Floats) -> Bools:
-    small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
-    with np.errstate(
-        invalid="ignore"
-    ):  # a signalling NaN, as a damaged file may have, is not a whole number either
-        return np.asarray(small & (numbers == np.floor(numbers)))
+def _equal_integers(numbers: Floats) -> Bools:
+    """Return which numbers equal an integer of 64 bits."""
+    is_in_range = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    # A damaged file may hold a signalling NaN. It is not whole either, and gives no warning.
+    with np.errstate(invalid="ignore"):
+        return np.asarray(is_in_range & (numbers == np.floor(numbers)))
 
 
-def _stored_strings(text: NDArray[np.uint8], lengths: Array) -> Array:
+def _decode_strings(text: NDArray[np.uint8], lengths: Array) -> Array:
+    """Return strings that stand end to end as UTF-8; ValueError where they do not ascend."""
     if int(lengths.sum(dtype=np.uint64)) != len(text):
         raise ValueError("the lengths of the strings do not sum to the length of their text")
-    whole, strings, start = text.tobytes(), [], 0
+    encoded = text.tobytes()
+    strings = []
+    start = 0
     for length in lengths.tolist():
-        strings.append(whole[start : start + length].decode("utf-8", "surrogatepass"))
+        strings.append(encoded[start : start + length].decode("utf-8", "surrogatepass"))
         start += length
-    ordered = object_array(strings)
-    if not is_ascending(ordered):
+    decoded = object_array(strings)
+    if not is_ascending(decoded):
         raise ValueError("the strings of a vocabulary are not strictly ascending")
-    return ordered
+    return decoded
 
 
 def factorize(values: Array) -> tuple[Vocabulary, Ints]:
@@ -319,7 +319,8 @@ def factorize(values: Array) -> tuple[Vocabulary, Ints]:
     check_token_dtype(values.dtype)
     flat = values.ravel()
     if flat.size == 0:
-        vocabulary, ranks = Vocabulary(), np.empty(0, np.int64)
+        vocabulary = Vocabulary()
+        ranks = np.empty(0, np.int64)
     elif values.dtype.kind in "iub":
         vocabulary, ranks = factorize_integers(check_integers(flat))
     elif values.dtype.kind == "f":
@@ -354,99 +355,121 @@ def factorize_integers(flat: Array) -> tuple[Vocabulary, Ints]:
     numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
         return Vocabulary(numbers), np.zeros(1, np.int64)
-    if (
-        len(numbers) <= _MAX_LISTED
-    ):  # such as one context: as a list there is less to do than for an array
+    if len(numbers) <= _MAX_LISTED:  # such as one context
         return _factorize_listed(numbers.tolist())
-    if int(numbers.min()) == NO_TOKEN:  # which is below all tokens
-        present = numbers != NO_TOKEN
-        ranks, vocabulary = np.full(len(numbers), -1, np.int64), Vocabulary()
-        if present.any():
-            vocabulary, ranks[present] = factorize_integers(numbers[present])
+    lowest = int(numbers.min())
+    if lowest == NO_TOKEN:  # it is below all tokens
+        is_token = numbers != NO_TOKEN
+        vocabulary = Vocabulary()
+        ranks = np.full(len(numbers), -1, np.int64)
+        if is_token.any():
+            vocabulary, ranks[is_token] = factorize_integers(numbers[is_token])
         return vocabulary, ranks
-    low, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-    if span >= _INT_LIMIT:  # the differences would overflow
+    span = int(numbers.max()) - lowest + 1
+    if span >= _INT_LIMIT:  # differences from the lowest one would overflow
         distinct, inverse = np.unique(numbers, return_inverse=True)
         return Vocabulary(distinct), inverse.astype(np.int64, copy=False)
-    numbers -= low
-    return Vocabulary(replace_by_ranks(numbers, span) + low), numbers
+    # Both steps work in the memory of `numbers`, which becomes the ranks.
+    ranks = np.subtract(numbers, lowest, out=numbers)
+    distinct = replace_by_ranks(ranks, span)
+    return Vocabulary(distinct + lowest), ranks
 
 
 def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, Ints]:
+    """Return what `factorize` does, of few integers."""
     distinct = sorted(set(numbers))
     if distinct and distinct[0] == NO_TOKEN:
         del distinct[0]
-    ranks = {number: rank for rank, number in enumerate(distinct)}
-    return Vocabulary(np.array(distinct, np.int64)), np.array(
-        [ranks.get(n, -1) for n in numbers], np.int64
-    )
+    rank_of = {number: rank for rank, number in enumerate(distinct)}
+    ranks = [rank_of.get(number, -1) for number in numbers]
+    return Vocabulary(np.array(distinct, np.int64)), np.array(ranks, np.int64)
 
 
 def _factorize_floats(flat: Array) -> tuple[Vocabulary, Ints]:
+    """Return what `factorize` does, of a flat array of floats.
+
+    Floats that equal an integer become integer tokens, which come before all other floats.
+    """
     numbers = flat.astype(np.float64)  # a copy: another thread may write into the caller's array
-    if not np.isfinite(numbers).all():
-        _float_token(float(numbers[~np.isfinite(numbers)][0]))
-    whole = np.concatenate([_whole(numbers[piece]) for piece in pieces(len(numbers))])
-    if not whole.any():
+    is_finite = np.isfinite(numbers)
+    if not is_finite.all():
+        _float_token(float(numbers[~is_finite][0]))  # raises the error
+    is_integer = np.concatenate([_equal_integers(numbers[piece]) for piece in pieces(len(numbers))])
+    if not is_integer.any():
         return _factorize_fractions(numbers)
+    integers, integer_ranks = factorize(numbers[is_integer].astype(np.int64))
+    fractions, fraction_ranks = _factorize_fractions(numbers[~is_integer])
     ranks = np.empty(len(numbers), np.int64)
-    vocabulary, ranks[whole] = factorize(numbers[whole].astype(np.int64))
-    of_fractions, inverse = _factorize_fractions(numbers[~whole])
-    ranks[~whole] = inverse + len(vocabulary)
-    return Vocabulary(vocabulary.ints, of_fractions.floats), ranks
+    ranks[is_integer] = integer_ranks
+    ranks[~is_integer] = len(integers) + fraction_ranks
+    return Vocabulary(integers.ints, fractions.floats), ranks
 
 
 def _factorize_fractions(numbers: Floats) -> tuple[Vocabulary, Ints]:
-    """Return the same for numbers none of which is whole.
+    """Return what `factorize` does, of floats none of which equals an integer.
 
-    It is `numpy.unique` with fewer arrays of their size.
+    Sorted, a number that differs from the one before it is a new token, and its rank is the number
+    of new tokens before it. `numpy.unique` does the same, but holds several more arrays as long as
+    `numbers`: here only the order and the marks are.
     """
     order = np.argsort(numbers)
-    is_first, last = np.empty(len(order), bool), np.nan
-    for piece in pieces(len(order)):
+    is_new = np.empty(len(numbers), bool)
+    before = np.nan  # differs from every number
+    for piece in pieces(len(numbers)):
         ascending = numbers[order[piece]]
-        is_first[piece] = np.diff(ascending, prepend=last) != 0
-        last = ascending[-1]
-    floats, ranks, found = numbers[order[is_first]], np.empty(len(order), np.int64), 0
-    for piece in pieces(len(order)):
-        of_piece = found + np.cumsum(is_first[piece])
-        ranks[order[piece]] = of_piece - 1
-        found = int(of_piece[-1])
-    return Vocabulary(np.empty(0, np.int64), floats), ranks
+        is_new[piece] = np.diff(ascending, prepend=before) != 0
+        before = ascending[-1]
+    distinct = numbers[order[is_new]]
+    ranks = np.empty(len(numbers), np.int64)
+    n_before = 0
+    for piece in pieces(len(numbers)):
+        n_distinct = n_before + np.cumsum(is_new[piece])  # up to and including each number
+        ranks[order[piece]] = n_distinct - 1
+        n_before = int(n_distinct[-1])
+    return Vocabulary(floats=distinct), ranks
 
 
 def _factorize_table(table: Array) -> tuple[Vocabulary, Ints]:
-    """Return the same for a table with columns of floats beside others.
+    """Return what `factorize` does, of a table of objects, with flat ranks.
 
-    Values of floats need no look one by one.
+    Columns that hold only floats are factorized as arrays of floats, which is much faster than to
+    look at objects one by one.
     """
     is_float = np.array([set(map(type, column.tolist())) == {float} for column in table.T])
-    if not is_float.any() or is_float.all():
-        return (_factorize_floats if is_float.any() else _factorize_objects)(table.ravel())
-    numbers, of_numbers = _factorize_floats(table[:, is_float].ravel())
-    others, of_others = _factorize_objects(table[:, ~is_float].ravel())
-    whole, ranks = numbers.union(others), np.empty(table.shape, np.int64)
-    for own, known, found in ((is_float, numbers, of_numbers), (~is_float, others, of_others)):
-        ranks[:, own] = np.append(whole.find(known), -1)[found].reshape(len(table), -1)
-    return whole, ranks.ravel()
+    if is_float.all():
+        return _factorize_floats(table.ravel())
+    if not is_float.any():
+        return _factorize_objects(table.ravel())
+    floats, float_ranks = _factorize_floats(table[:, is_float].ravel())
+    objects, object_ranks = _factorize_objects(table[:, ~is_float].ravel())
+    vocabulary = floats.union(objects)
+    ranks = np.empty(table.shape, np.int64)
+    ranks[:, is_float] = _translate(float_ranks, floats, vocabulary).reshape(len(table), -1)
+    ranks[:, ~is_float] = _translate(object_ranks, objects, vocabulary).reshape(len(table), -1)
+    return vocabulary, ranks.ravel()
+
+
+def _translate(ranks: Ints, before: Vocabulary, after: Vocabulary) -> Ints:
+    """Return ranks in one vocabulary as ranks in another that has all its tokens."""
+    new_ranks = np.append(after.find(before), -1)  # rank -1, no token, reads the last entry
+    return np.asarray(new_ranks[ranks])
 
 
 def _factorize_objects(flat: Array) -> tuple[Vocabulary, Ints]:
+    """Return what `factorize` does, of a flat array of objects."""
     values = flat.tolist()
-    for kind in (
-        set(map(type, values)) - _TOKEN_TYPES
-    ):  # refuse what is not a token, even if it equals one
-        as_token(next(value for value in values if type(value) is kind))
+    for other_type in set(map(type, values)) - _TOKEN_TYPES:
+        # Refuse a value that is no token here: below, it may equal one, as Decimal(1) equals 1.
+        as_token(next(value for value in values if type(value) is other_type))
     tokens = [as_token(value) for value in dict.fromkeys(values)]
     ints = np.array([t for t in tokens if isinstance(t, int) and t != NO_TOKEN], np.int64)
     floats = np.array([t for t in tokens if isinstance(t, float)], np.float64)
-    if (
-        np.abs(floats) >= _INT_LIMIT
-    ).any():  # such a float may equal an integer that would be refused
+    if (np.abs(floats) >= _INT_LIMIT).any():
+        # An integer that does not fit in 64 bits may equal such a float: refuse it.
         for value in values:
             as_token(value)
     strings = object_array(sorted(t for t in tokens if isinstance(t, str)))
     vocabulary = Vocabulary(np.sort(ints), np.sort(floats), strings)
-    ranks: dict[Any, int] = {token: rank for rank, token in enumerate(vocabulary)}
-    ranks[NO_TOKEN] = -1
-    return vocabulary, np.fromiter(map(ranks.__getitem__, values), np.int64, len(values))
+    rank_of: dict[Any, int] = {token: rank for rank, token in enumerate(vocabulary)}
+    rank_of[NO_TOKEN] = -1
+    return vocabulary, np.fromiter(map(rank_of.__getitem__, values), np.int64, len(values))

@@ -30,17 +30,12 @@ from hammemo.tasks.labels.weigh import check_fit, fit_vote, weigh
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.event_tables import FRAME_CONTEXT, event_documents
 from hammemo.tokens.labels import common_label_dtype, label_array, widen_label_dtype
-from hammemo.tokens.stream_blocks import (
-    FRAME_CONTEXT,
-    Block,
-    WindowSample,
-    event_documents,
-    long_enough,
-    stream_blocks,
-)
+from hammemo.tokens.stream_blocks import Block, refuse_short, stream_blocks
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
+from hammemo.tokens.window_samples import WindowSample
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
@@ -383,7 +378,7 @@ def forget_stream(
     cutting = stream.cutting or get_cutting(state)
     documents = stream.documents
     if not stream.is_short_said and cutting.short == "drop":
-        documents = long_enough(documents, h, stream.starts)
+        documents = refuse_short(documents, h, stream.starts)
     blocks = replace(stream, documents=documents, cases=None).blocks(h, cutting)
     return _forget_blocks(settings, state, blocks, cutting=cutting, labels=labels)
 
