@@ -31,7 +31,8 @@ from hammemo.stores.kept_rows import KeptRows
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.column_letters import encode_letters
-from hammemo.tokens.column_values import table_columns, tokens_of
+from hammemo.tokens.column_values import tokens_of
+from hammemo.tokens.table_columns import table_columns
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_label_features
 from hammemo.votes.tree_label_rows import count_tree_rows, read_tree_rows

@@ -17,7 +17,8 @@ from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_evidence import column_kinds
 from hammemo.tokens.column_kinds import NUMBERS, ColumnKind
 from hammemo.tokens.column_letters import encode_letters
-from hammemo.tokens.column_values import read_ordered, table_columns, tokens_of
+from hammemo.tokens.column_values import read_ordered, tokens_of
+from hammemo.tokens.table_columns import table_columns
 
 if TYPE_CHECKING:
     from pathlib import Path

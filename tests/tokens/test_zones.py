@@ -20,7 +20,7 @@ from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.files.descriptions import parse_zones
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.column_letters import encode_letters
-from hammemo.tokens.column_values import read_times
+from hammemo.tokens.column_times import read_times
 from hammemo.tokens.zones import AwareTimes, aware_time, is_offset, join_zones, local_times, name_zone
 
 if TYPE_CHECKING:

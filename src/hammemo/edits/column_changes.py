@@ -31,10 +31,10 @@ from hammemo.tokens.column_evidence import (
     is_time,
 )
 from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
-from hammemo.tokens.column_values import table_columns
 from hammemo.tokens.contexts import Examples, refuse_masked
 from hammemo.tokens.missing import is_missing
 from hammemo.tokens.orders import describe_order
+from hammemo.tokens.table_columns import table_columns
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.user_input import ReadingRules, evidence_of, warn_of_names
 from hammemo.tokens.zones import UTC_NAME

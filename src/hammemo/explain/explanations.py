@@ -33,9 +33,9 @@ from hammemo.explain.explanation_plot import Interval, Waterfall, draw
 from hammemo.explain.number_text import NumberFormat, is_float, show_number, show_value
 from hammemo.features.cells import Cells, TreeCells
 from hammemo.tokens.column_kinds import ColumnKind
-from hammemo.tokens.column_values import array_values
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.scales import NO_SCALES
+from hammemo.tokens.table_columns import array_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

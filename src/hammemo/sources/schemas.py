@@ -63,7 +63,7 @@ from hammemo.sources.reading_notes import (
 )
 from hammemo.tokens.column_evidence import Evidence
 from hammemo.tokens.column_kinds import ColumnContent, ColumnType
-from hammemo.tokens.column_values import clock_of_column
+from hammemo.tokens.column_times import clock_of_column
 from hammemo.tokens.contexts import document
 from hammemo.tokens.date_formats import ISO, check_format
 from hammemo.tokens.missing import check_missing_rule

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.tokens.column_kinds import ColumnContent, ColumnKind, ColumnType
-from hammemo.tokens.column_values import LARGEST, array_values, is_number, number_of, zone_of_column
+from hammemo.tokens.column_times import zone_of_column
+from hammemo.tokens.column_values import LARGEST, is_number, number_of
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.orders import NO_ORDERS, check_order
 from hammemo.tokens.scales import NO_SCALES
+from hammemo.tokens.table_columns import array_values
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Tables of events as documents: one row an event, such as a click; one document a case, such as a
-visit.
+"""Tables of events as documents.
 
-The events of a case are put in the order of their times; events of the same moment keep the order
-of the table. Tables are data frames of pandas or polars, or tables of Arrow.
+A row is an event, such as a click, and a document is a case, such as a visit. The events of a case
+are put in the order of their times; events of the same moment keep the order of the table. Tables
+are data frames of pandas or polars, or tables of Arrow.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.column_kinds import NAMES
-from hammemo.tokens.column_values import array_values, is_number
+from hammemo.tokens.column_values import is_number
 from hammemo.tokens.date_formats import choose_format
 from hammemo.tokens.missing import MISSING, is_missing
+from hammemo.tokens.table_columns import array_values
 from hammemo.tokens.text_evidence import NA_TEXTS, NUMBER, TextEvidence, quote_texts
 
 if TYPE_CHECKING:

@@ -19,15 +19,8 @@ from sklearn.utils.validation import check_array, validate_data
 from hammemo.tokens.column_evidence import Evidence, declare_orders, find_number_columns
 from hammemo.tokens.column_hints import warn_of_strings
 from hammemo.tokens.column_kinds import NUMBERS
-from hammemo.tokens.column_values import (
-    category_places,
-    dense,
-    is_own_token,
-    table_columns,
-    tokens_of,
-    warn_of_ids,
-    warn_of_offsets,
-)
+from hammemo.tokens.column_times import warn_of_offsets
+from hammemo.tokens.column_values import is_own_token, tokens_of, warn_of_ids
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import (
     Contexts,
@@ -43,6 +36,7 @@ from hammemo.tokens.frame_columns import refuse_other_tables
 from hammemo.tokens.labels import common_label_dtype, label_array
 from hammemo.tokens.missing import fill_missing
 from hammemo.tokens.packed_rows import MOST_PLAIN_COLUMNS
+from hammemo.tokens.table_columns import category_places, dense, quote_column, table_columns
 from hammemo.tokens.text_warnings import warn_of_texts
 from hammemo.tokens.vocabulary import as_token
 from hammemo.tokens.wide_tables import as_numbers_by_type, is_wide_table, pack_table
@@ -104,12 +98,22 @@ class CheckedRows:
         sample_weight: ArrayLike | None = None,
         read_targets: Callable[[Any], Array] = label_array,
     ) -> CheckedRows:
-        """Return rows after scikit-learn's checks.
+        """Return the rows of a user after scikit-learn's checks.
 
-        Without columns, the rows say what their columns are.
-
-        In the second case the estimator takes the number and the names of columns. `read_targets`
-        checks y.
+        Parameters
+        ----------
+        estimator : object
+            Scikit-learn's checks name it, and compare X with the columns that it was fitted on.
+        rules : ReadingRules
+        columns : Columns, optional
+            Those of the model. Without them, these are its first rows: they decide what their
+            columns are, and the estimator takes the number and the names of the columns.
+        X, y
+            As the user has them.
+        sample_weight : array-like of int, optional
+            How often each row occurred; once by default.
+        read_targets : callable
+            Checks y, and returns it as an array.
 
         Examples
         --------
@@ -123,42 +127,40 @@ class CheckedRows:
         >>> rows.tokens.tolist(), len(rows.examples())
         ([['a', '1'], ['b', '<missing>']], 1)
         """
-        columns, table = _table(estimator, rules, columns, X, y=y, learning=True)
-        tokens, labels = np.array(table), np.array(read_targets(y))
+        columns, table = _read_table(estimator, rules, columns, X, y=y, learning=True)
+        tokens = np.array(table)
+        labels = np.array(read_targets(y))
         check_shapes(tokens, labels)
         return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)), columns)
 
     def examples(self) -> Examples:
         """Return the examples; this is where a value that is no token is refused."""
-        with _located(self.tokens, self.columns.names):
+        with _locate_errors(self.tokens, self.columns.names):
             return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
-    def __getitem__(self, chosen: Array) -> CheckedRows:
-        return CheckedRows(
-            self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.columns
-        )
+    def __getitem__(self, rows: Array) -> CheckedRows:
+        return CheckedRows(self.tokens[rows], self.labels[rows], self.counts[rows], self.columns)
 
 
 def join_rows(batches: list[CheckedRows]) -> CheckedRows:
     """Return the rows of several batches, at least one, that were read for the same columns."""
     if len(batches) == 1:
         return batches[0]
-    tokens, labels = ([getattr(batch, name) for batch in batches] for name in ("tokens", "labels"))
-    if len({part.dtype.kind for part in tokens}) > 1:
+    tables = [batch.tokens for batch in batches]
+    if len({table.dtype.kind for table in tables}) > 1:
         # NumPy would make floats of whole numbers
-        tokens = [part.astype(object) for part in tokens]
-    counts = np.concatenate([batch.counts for batch in batches])
-    common = common_label_dtype(*labels)
+        tables = [table.astype(object) for table in tables]
+    label_dtype = common_label_dtype(*(batch.labels for batch in batches))
     return CheckedRows(
-        np.concatenate(tokens),
-        np.concatenate([part.astype(common) for part in labels]),
-        counts,
-        batches[0].columns,
+        np.concatenate(tables),
+        labels=np.concatenate([batch.labels.astype(label_dtype) for batch in batches]),
+        counts=np.concatenate([batch.counts for batch in batches]),
+        columns=batches[0].columns,
     )
 
 
 @contextmanager
-def _located(table: Array, names: Array | None) -> Iterator[None]:
+def _locate_errors(table: Array, names: Array | None) -> Iterator[None]:
     """Let the error of a value that is no token name its column and its row."""
     try:
         yield
@@ -193,25 +195,26 @@ def get_fitted_columns(estimator: Any) -> Columns:
 def read_question(estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks.
 
-    They are of shape, names and columns.
-
-    Without columns, the estimator takes those of X.
+    Scikit-learn checks the shape of X and the names of its columns. Without `columns`, the
+    estimator takes those of X.
     """
     if columns is None:
-        columns, table = _table(estimator, rules, None, X)
-        with _located(table, columns.names):
+        columns, table = _read_table(estimator, rules, None, X)
+        with _locate_errors(table, columns.names):
             return Contexts(table)
     if columns.packed:
-        return Contexts(_table(estimator, rules, columns, X)[1])
+        _, table = _read_table(estimator, rules, columns, X)
+        return Contexts(table)
+    # Single rows take this way: the checks would take longer than the answer.
     has_ordered = columns.has_ordered
     plain = _plain_rows(X, columns.kinds) if has_ordered else _plain_tokens(X)
-    if _is_plain(columns, plain) and (
-        plain is not X or (not has_ordered and plain.dtype.kind in "iu")
-    ):
-        with _located(plain, None):
-            return Contexts(plain)
-    _, table = _table(estimator, rules, columns, X)
-    with _located(table, columns.names):
+    if _needs_no_checks(columns, plain):
+        is_converted = plain is not X  # a list, whose values were looked at
+        if is_converted or (not has_ordered and plain.dtype.kind in "iu"):
+            with _locate_errors(plain, None):
+                return Contexts(plain)
+    _, table = _read_table(estimator, rules, columns, X)
+    with _locate_errors(table, columns.names):
         return Contexts(table)
 
 
@@ -230,23 +233,32 @@ def contexts_with_numbers(
 ) -> Contexts:
     """Return the contexts of a question, given only the kinds and scales of the columns."""
     if packed:
-        n = X.shape[1] if hasattr(X, "shape") and len(X.shape) == 2 else len(X[0]) if len(X) else 0
+        n = _count_columns(X)
         if n != len(kinds):
             raise ValueError(
                 f"The model was fitted on tables of {len(kinds):,} columns; X has {n:,}."
             )
         return Contexts(pack_table(X, missing, None))
-    columns = table_columns(X)
-    if columns is None or len(columns) != len(kinds):
-        n = 0 if columns is None else len(columns)
+    arrays = table_columns(X)
+    if arrays is None or len(arrays) != len(kinds):
+        n = 0 if arrays is None else len(arrays)
         raise ValueError(f"The model was fitted on tables of {len(kinds)} columns; X has {n}.")
-    return Contexts(tokens_of(columns, kinds, missing, None, learning=False, scales=scales))
+    return Contexts(tokens_of(arrays, kinds, missing, None, learning=False, scales=scales))
 
 
-def _table(
+def _count_columns(X: Any) -> int:
+    if hasattr(X, "shape") and len(X.shape) == 2:
+        return int(X.shape[1])
+    return len(X[0]) if len(X) else 0
+
+
+# From a table to its columns and its tokens
+
+
+def _read_table(
     estimator: Any,
     rules: ReadingRules,
-    known: Columns | None,
+    columns: Columns | None,
     X: Any,
     *,
     y: Any = "no_validation",
@@ -254,64 +266,98 @@ def _table(
 ) -> tuple[Columns, Array]:
     """Return the columns, and X as an array of tokens, after scikit-learn's checks.
 
-    They are of shape, feature names and count.
+    Without `columns`, this is the first table: its values decide what its columns are.
     """
     refuse_other_tables(X)
-    packs = _packs(rules, X) if known is None else known.packed
-    if packs:
-        return _packed_table(estimator, rules, known, X, y=y)
-    X = X if rules.numeric is None else dense(X)
-    is_frame, reset = hasattr(X, "columns"), known is None
-    if is_frame and hasattr(X, "shape"):
+    is_packed = _can_be_packed(rules, X) if columns is None else columns.packed
+    if is_packed:
+        return _read_packed_table(estimator, rules, columns, X, y=y)
+    if rules.numeric is not None:
+        X = dense(X)
+    if hasattr(X, "columns") and hasattr(X, "shape"):
         column_names(X)  # refuses names that occur twice
-    listed = None
-    if rules.numeric is not None and (known is None or known.has_ordered):
+    arrays = None
+    if rules.numeric is not None and (columns is None or columns.has_ordered):
         refuse_masked(X, "X")
-        listed = table_columns(X)
-    found = _shown_columns(rules, X, listed) if known is None else known
-    if not found.has_ordered or listed is None:
-        values = X
-        if not sparse.issparse(X):
-            values = token_array(X)
-            check_table(values)
-        array: Array = check_array(
-            values,
-            dtype=None,
-            # tokens are checked, with better advice, when they are factorized
-            ensure_all_finite=False,
-            estimator=estimator,
-            input_name="X",
-        )
-        validate_data(estimator, X if is_frame else array, y, reset=reset, skip_check_array=True)
-        return _as_taken(estimator, found, reset=reset), fill_missing(array, rules.missing)
-    shape = np.empty((len(listed[0]) if listed else 0, len(listed)))
-    check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
-    validate_data(estimator, X if is_frame else shape, y, reset=reset, skip_check_array=True)
-    found = _as_taken(estimator, found, reset=reset)
-    if known is None and rules.kernel_is_automatic and _all_are_numbers(found):
-        return found.as_packed(), pack_table(X, rules.missing, found.list_names())
+        arrays = table_columns(X)
+    is_first = columns is None
+    if columns is None:
+        columns = _decide_columns(rules, X, arrays)
+    if arrays is None or not columns.has_ordered:
+        array = _check_names_only(estimator, X, y=y, is_first=is_first)
+        columns = _with_checked_names(estimator, columns, is_first=is_first)
+        return columns, fill_missing(array, rules.missing)
+    stand_in = np.empty((len(arrays[0]) if arrays else 0, len(arrays)))
+    check_array(stand_in, ensure_all_finite=False, estimator=estimator, input_name="X")
+    _check_columns(estimator, X, stand_in, y=y, is_first=is_first)
+    columns = _with_checked_names(estimator, columns, is_first=is_first)
+    names = columns.list_names()
+    if is_first and rules.kernel_is_automatic and _all_are_numbers(columns):
+        return columns.as_packed(), pack_table(X, rules.missing, names)
     tokens = tokens_of(
-        listed,
-        found.kinds,
+        arrays,
+        columns.kinds,
         rules.missing,
-        found.list_names(),
+        names,
         learning=learning,
-        scales=found.scales,
+        scales=columns.scales,
     )
-    return found, tokens
+    return columns, tokens
 
 
-def _packs(rules: ReadingRules, X: Any) -> bool:
+def _check_names_only(estimator: Any, X: Any, *, y: Any, is_first: bool) -> Array:
+    """Return a table all of whose columns are names as an array, after scikit-learn's checks."""
+    values = X
+    if not sparse.issparse(X):
+        values = token_array(X)
+        check_table(values)
+    array: Array = check_array(
+        values,
+        dtype=None,
+        # tokens are checked, with better advice, when they are factorized
+        ensure_all_finite=False,
+        estimator=estimator,
+        input_name="X",
+    )
+    _check_columns(estimator, X, array, y=y, is_first=is_first)
+    return array
+
+
+def _check_columns(estimator: Any, X: Any, stand_in: Any, *, y: Any, is_first: bool) -> None:
+    """Let scikit-learn check the number and the names of columns, and y.
+
+    The estimator takes them of a first table. `stand_in` has the shape of X, for tables without
+    names.
+    """
+    table = X if hasattr(X, "columns") else stand_in
+    validate_data(estimator, table, y, reset=is_first, skip_check_array=True)
+
+
+def _with_checked_names(estimator: Any, columns: Columns, *, is_first: bool) -> Columns:
+    """Return columns with the names that scikit-learn's check of a first table has found."""
+    if not is_first:
+        return columns
+    checked_columns = get_fitted_columns(estimator)
+    if not columns.kinds:
+        return checked_columns
+    assert columns.n == checked_columns.n
+    return replace(columns, names=checked_columns.names)
+
+
+def _can_be_packed(rules: ReadingRules, X: Any) -> bool:
     """Return whether a first table is wide, and has only numbers by the types of its columns."""
-    is_automatic = (
-        rules.kernel_is_automatic and isinstance(rules.numeric, str) and rules.numeric == "auto"
-    )
     return (
-        is_automatic
+        rules.kernel_is_automatic
+        and _has_automatic_numbers(rules)
         and not rules.ordered
         and is_wide_table(X)
         and as_numbers_by_type(X) is not None
     )
+
+
+def _has_automatic_numbers(rules: ReadingRules) -> bool:
+    """Return whether values decide which columns are numbers."""
+    return isinstance(rules.numeric, str) and rules.numeric == "auto"
 
 
 def _all_are_numbers(columns: Columns) -> bool:
@@ -319,49 +365,39 @@ def _all_are_numbers(columns: Columns) -> bool:
     return columns.n > MOST_PLAIN_COLUMNS and all(kind is NUMBERS for kind in columns.kinds)
 
 
-def _packed_table(
-    estimator: Any, rules: ReadingRules, known: Columns | None, X: Any, *, y: Any
+def _read_packed_table(
+    estimator: Any, rules: ReadingRules, columns: Columns | None, X: Any, *, y: Any
 ) -> tuple[Columns, Array]:
     """Return the columns, and the packed rows of X, after scikit-learn's checks."""
-    is_frame, reset = hasattr(X, "columns"), known is None
-    names = column_names(X) if is_frame else None
+    names = column_names(X) if hasattr(X, "columns") else None
     refuse_masked(X, "X")
-    shape = X.shape if hasattr(X, "shape") else (len(X), len(X[0]) if len(X) else 0)
+    shape = X.shape if hasattr(X, "shape") else (len(X), _count_columns(X))
     if len(shape) == 2:
-        stub = np.broadcast_to(np.float64(0), shape)  # of its shape, but without its memory
-        check_array(stub, ensure_all_finite=False, estimator=estimator, input_name="X")
+        stand_in = np.broadcast_to(np.float64(0), shape)  # of its shape, but without its memory
+        check_array(stand_in, ensure_all_finite=False, estimator=estimator, input_name="X")
     else:
         check_table(np.empty(shape))
-        stub = X
-    validate_data(estimator, X if is_frame else stub, y, reset=reset, skip_check_array=True)
-    if known is None:
-        known = Columns((NUMBERS,) * shape[1]).as_packed()
-    return _as_taken(estimator, known, reset=reset), pack_table(X, rules.missing, names)
+        stand_in = X
+    is_first = columns is None
+    _check_columns(estimator, X, stand_in, y=y, is_first=is_first)
+    if columns is None:
+        columns = Columns((NUMBERS,) * shape[1]).as_packed()
+    columns = _with_checked_names(estimator, columns, is_first=is_first)
+    return columns, pack_table(X, rules.missing, names)
 
 
-def _as_taken(estimator: Any, columns: Columns, *, reset: bool) -> Columns:
-    """Return columns with the names that scikit-learn's check gave to the estimator."""
-    if not reset:
-        return columns
-    taken = get_fitted_columns(estimator)
-    if not columns.kinds:
-        return taken
-    assert columns.n == taken.n
-    return replace(columns, names=taken.names)
-
-
-def _shown_columns(rules: ReadingRules, X: Any, listed: list[Array] | None) -> Columns:
-    """Return the columns of a first table, of kinds that its values show; names come later."""
-    if not listed:
+def _decide_columns(rules: ReadingRules, X: Any, arrays: list[Array] | None) -> Columns:
+    """Return the columns of a first table, of the kinds that its values show; names come later."""
+    if not arrays:
         return Columns(())
-    evidence = evidence_of(rules, X, listed)
+    evidence = evidence_of(rules, X, arrays)
     names = column_names(X) if hasattr(X, "columns") else None
-    kinds = evidence.decide_kinds(find_number_columns(rules.numeric, names, len(listed)))
-    if isinstance(rules.numeric, str) and rules.numeric == "auto":
-        has_warned = warn_of_ids(listed, kinds, names, has_types=_has_types(rules, X))
-        if rules.kernel_is_automatic and not warn_of_texts(listed, kinds, names) and not has_warned:
-            warn_of_strings(listed, kinds, names)
-    warn_of_offsets(listed, evidence.scales, names)
+    kinds = evidence.decide_kinds(find_number_columns(rules.numeric, names, len(arrays)))
+    if _has_automatic_numbers(rules):
+        has_warned = warn_of_ids(arrays, kinds, names, has_types=_has_types(rules, X))
+        if rules.kernel_is_automatic and not warn_of_texts(arrays, kinds, names) and not has_warned:
+            warn_of_strings(arrays, kinds, names)
+    warn_of_offsets(arrays, evidence.scales, names)
     return Columns(kinds).with_types_of(evidence)
 
 
@@ -369,9 +405,7 @@ def warn_of_names(
     rules: ReadingRules, X: Any, columns: list[Array], kinds: ColumnKinds, places: Set[int]
 ) -> None:
     """Warn of first strings in some columns of names that are probably not meant as names."""
-    if not (
-        isinstance(rules.numeric, str) and rules.numeric == "auto" and rules.kernel_is_automatic
-    ):
+    if not (rules.kernel_is_automatic and _has_automatic_numbers(rules)):
         return
     # a column of another kind gets no warning
     kinds = tuple(kind if j in places else NUMBERS for j, kind in enumerate(kinds))
@@ -388,10 +422,9 @@ def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
         declared = declare_orders(rules.ordered, names, len(columns))
         numbers = find_number_columns(rules.numeric, names, len(columns)) or set()
         for j in sorted(numbers & declared.keys()):
-            shown = j if names is None else repr(names[j])
             raise ValueError(
-                f"Column {shown} holds numbers, or is in numeric=, and ordered= names it, too: "
-                "leave it out of one of them."
+                f"{quote_column(j, names)} holds numbers, or is in numeric=, "
+                "and ordered= names it, too: leave it out of one of them."
             )
     return Evidence.of_columns(
         columns,
@@ -402,10 +435,7 @@ def evidence_of(rules: ReadingRules, X: Any, columns: list[Array]) -> Evidence:
 
 
 def _has_types(rules: ReadingRules, X: Any) -> bool:
-    """Return whether whole numbers in X are numbers.
-
-    They are in data frames, and wherever the kernel is automatic.
-    """
+    """Return whether whole numbers in X are numbers: in data frames, or with automatic kernels."""
     return hasattr(X, "columns") or rules.kernel_is_automatic
 
 
@@ -453,11 +483,10 @@ def _plain_rows(X: Any, kinds: ColumnKinds) -> Any:
     return array
 
 
-def _is_plain(columns: Columns, X: Any) -> bool:
+def _needs_no_checks(columns: Columns, X: Any) -> bool:
     """Return whether X is an array of the shape that a fitted model without column names takes.
 
-    Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an
-    answer.
+    Scikit-learn's checks refuse nothing of integers and strings in it.
     """
     return (
         type(X) is np.ndarray

@@ -14,8 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from hammemo.tokens.column_kinds import NUMBERS
-from hammemo.tokens.column_values import read_ordered, table_columns
+from hammemo.tokens.column_values import read_ordered
 from hammemo.tokens.packed_rows import MOST_COLUMNS, MOST_PLAIN_COLUMNS, pack_rows
+from hammemo.tokens.table_columns import table_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
