@@ -40,7 +40,6 @@ UNFINISHED = frozenset(
     benchmarks
     src/hammemo/estimators
     src/hammemo/features
-    src/hammemo/tokens
     """.split()  # noqa: SIM905  a list with a quote around each word is harder to read
 )
 """Rooms that still break a rule. Remove a room when it is finished; never add one."""

@@ -26,10 +26,10 @@ PLAIN = st.one_of(
 
 @given(y=PLAIN)
 def test_plain_labels_are_what_scikit_learn_s_checks_let_through(y: Any) -> None:
-    plain = labels._plainly_labels(y)
+    plain = labels._read_plain_labels(y)
     assert plain is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(labels, "_plainly_labels", lambda _: None)
+        patch.setattr(labels, "_read_plain_labels", lambda _: None)
         checked = labels.label_array(y)
     assert (plain.dtype, plain.shape, plain.tolist()) == (checked.dtype, checked.shape, checked.tolist())
     assert labels.label_array(y).tolist() == checked.tolist()
@@ -39,4 +39,4 @@ def test_plain_labels_are_what_scikit_learn_s_checks_let_through(y: Any) -> None
     "y", [[], [1, "a"], ["a", None], np.array([1.5]), np.array([[1]]), np.array(["a", None], object), [np.str_("a")]]
 )
 def test_all_else_is_checked(y: Any) -> None:
-    assert labels._plainly_labels(y) is None
+    assert labels._read_plain_labels(y) is None

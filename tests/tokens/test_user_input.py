@@ -51,7 +51,7 @@ def _calls(action: Callable[[], object]) -> Counter[str]:
 )
 def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], object]) -> None:
     calls = _calls(action)
-    labels = 1 if calls["_plain"] else 0  # labels that are no plain array are converted, too
+    labels = 1 if calls["_as_known_type"] else 0  # labels that are no plain array are converted, too
     assert calls["check_table"] == calls["fill_missing"] == calls["label_array"] == calls["whole_multiplicity"] == 1
     assert calls["token_array"] == 1 + labels
 

@@ -29,7 +29,7 @@ from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.orders import NO_ORDERS, check_order
 from hammemo.tokens.scales import NO_SCALES
-from hammemo.tokens.table_columns import array_values
+from hammemo.tokens.table_columns import array_values, quote_column
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
@@ -139,11 +139,12 @@ class Evidence:
         """Return what both show."""
         types = tuple(
             _join_types(
-                before, after, has_values=content is not _NOTHING, has_more=extra is not _NOTHING
+                self.types[j],
+                other.types[j],
+                has_values=self.contents[j] is not _NOTHING,
+                has_new_values=other.contents[j] is not _NOTHING,
             )
-            for before, content, after, extra in zip(
-                self.types, self.contents, other.types, other.contents, strict=True
-            )
+            for j in range(len(self.types))
         )
         pairs = zip(self.contents, other.contents, strict=True)
         contents = tuple(max(pair, key=_CONTENTS.index) for pair in pairs)
@@ -182,15 +183,15 @@ def _decide_kind(column_type: ColumnType, content: ColumnContent) -> ColumnKind:
 
 
 def _join_types(
-    before: ColumnType, after: ColumnType, *, has_values: bool, has_more: bool
+    before: ColumnType, after: ColumnType, *, has_values: bool, has_new_values: bool
 ) -> ColumnType:
     """Return the type of a column that came with two types: values decide, missing ones do not."""
-    if has_values and not has_more:
+    if has_values and not has_new_values:
         return before
-    if has_more and not has_values:
+    if has_new_values and not has_values:
         return after
     if ColumnType.DATES in (before, after) or ColumnType.ORDERED in (before, after):
-        # what is no date is refused where dates were learned, and the other way round
+        # the first type stays: what does not fit it is refused where tokens are made
         return before
     if before is ColumnType.CATEGORIES:
         return before
@@ -230,7 +231,7 @@ def _look_at_floats(column: Array) -> ColumnContent:
 def _look_at_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, ColumnContent]:
     """Return the type and the content of a column of objects.
 
-    Most are clear from the types of their values and a few values.
+    The types of its values say most of it: single values are looked at where they do not.
     """
     kinds = {_value_kind(value_type) for value_type in set(map(type, values))}
     if "name" in kinds:
@@ -239,13 +240,13 @@ def _look_at_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, 
             return plain, _STRINGS
     if not any(map(_is_present, values)):
         return plain, _NOTHING
-    if "fraction" in kinds:  # of these, some may be NaN
+    if "fraction" in kinds:  # NaN is of their type, and no fraction
         kinds = {_value_kind(type(value)) for value in values if _is_present(value)}
-    kinds -= {"name", "missing"}
+    kinds -= {"name", "missing"}  # a name here is a text for a missing value
     if kinds == {"moment"}:
         return ColumnType.DATES, _WHOLE
     if "moment" in kinds:
-        return plain, _STRINGS  # which is refused later
+        return plain, _STRINGS  # dates beside others, which are refused where tokens are made
     if "truth" in kinds and plain is ColumnType.TYPED:
         return ColumnType.CATEGORIES, _WHOLE
     content = _WHOLE
@@ -255,23 +256,25 @@ def _look_at_objects(values: list[Any], plain: ColumnType) -> tuple[ColumnType, 
 
 
 def _is_present(value: Any) -> bool:
+    """Return whether a value is neither missing nor stands for a missing one."""
     if type(value) in (str, int):
         return bool(value != MISSING and value != NO_TOKEN)
     return not is_missing(value)
 
 
-def _value_kind(kind: type) -> str:
-    if kind.__name__ in ("NoneType", "NAType", "NaTType"):
+def _value_kind(value_type: type) -> str:
+    """Return what values of a type of Python or NumPy are."""
+    if value_type.__name__ in ("NoneType", "NAType", "NaTType"):
         return "missing"
-    if issubclass(kind, (bool, np.bool_)):
+    if issubclass(value_type, (bool, np.bool_)):
         return "truth"
-    if issubclass(kind, (int, np.integer)):
+    if issubclass(value_type, (int, np.integer)):
         return "whole"
-    if issubclass(kind, (timedelta, np.timedelta64)):
+    if issubclass(value_type, (timedelta, np.timedelta64)):
         return "duration"
-    if issubclass(kind, (float, np.floating, Decimal, Fraction)):
+    if issubclass(value_type, (float, np.floating, Decimal, Fraction)):
         return "fraction"
-    return "moment" if issubclass(kind, (date, np.datetime64)) else "name"
+    return "moment" if issubclass(value_type, (date, np.datetime64)) else "name"
 
 
 def is_time(value: Any) -> bool:
@@ -338,15 +341,13 @@ def declare_orders(ordered: Any, names: Sequence[Any] | None, n: int) -> dict[in
 
 
 def _place(column: Any, names: Sequence[Any] | None, n: int, parameter: str) -> int:
-    known_names = [] if names is None else list(names)
-    if (
-        isinstance(column, (str, int, np.integer))
-        and not isinstance(column, bool)
-        and column in known_names
-    ):
-        return known_names.index(column)
-    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
-        return int(column)
+    """Return the place of a column that a parameter gives by its name or by its place."""
+    all_names = [] if names is None else list(names)
+    if not isinstance(column, bool):
+        if isinstance(column, (str, int, np.integer)) and column in all_names:
+            return all_names.index(column)
+        if isinstance(column, (int, np.integer)) and 0 <= column < n:
+            return int(column)
     raise ValueError(f"{parameter}= names the column {column!r}, which the table does not have.")
 
 
@@ -394,28 +395,23 @@ def convert_kinds(
         return contexts
     vocabulary = contexts.vocabulary.union(Vocabulary.of([MISSING]))
     ranks = contexts.ranks_in(vocabulary).copy()
-    (lacking,) = vocabulary.find(Vocabulary.of([MISSING])).tolist()
+    (missing_rank,) = vocabulary.find(Vocabulary.of([MISSING])).tolist()
     first_string = len(vocabulary) - len(vocabulary.strings)
     for j, (old, new) in enumerate(zip(before, after, strict=True)):
         if old is new:
             continue
         column = ranks[:, j]
-        present = column[(column >= 0) & (column != lacking)]
-        has_strings = bool((present >= first_string).any())
-        if len(present) and (
-            old.has_scale or new.has_scale or (new is ColumnKind.NUMBERS and has_strings)
-        ):
-            where = repr(names[j]) if names is not None else str(j)
+        present = column[(column >= 0) & (column != missing_rank)]
+        is_on_other_scale = old.has_scale or new.has_scale
+        has_no_number = new is ColumnKind.NUMBERS and bool((present >= first_string).any())
+        if len(present) and (is_on_other_scale or has_no_number):
             raise ValueError(
-                f"Column {where} holds {old.word}, which cannot become {new.word}: "
+                f"{quote_column(j, names)} holds {old.word}, which cannot become {new.word}: "
                 "fit a new model, on a table with this column converted."
             )
         if new is ColumnKind.NAMES:
-            ranks[:, j] = np.where(column < 0, lacking if missing == "token" else -1, column)
+            rank_of_missing_name = missing_rank if missing == "token" else -1
+            ranks[:, j] = np.where(column < 0, rank_of_missing_name, column)
         else:
-            ranks[:, j] = np.where(column == lacking, -1, column)
-    used = np.zeros(len(vocabulary) + 1, bool)
-    used[ranks] = True
-    kept = vocabulary.keep(used[:-1])
-    places = np.append(np.cumsum(used[:-1]) - 1, -1)
-    return Contexts.with_ranks(kept, places[ranks])
+            ranks[:, j] = np.where(column == missing_rank, -1, column)
+    return Contexts.with_ranks(vocabulary, ranks).with_used_tokens()

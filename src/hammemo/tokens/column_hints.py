@@ -1,9 +1,7 @@
-"""Hints for a first table: columns of names that are probably not meant as names.
+"""Warnings of columns of names in a first table that are probably not meant as names.
 
-There is one warning for each hint.
-
-A name is compared as a whole: it is equal to another one or not. What is lost by it, such as
-the words of a text, is said once, with the column and the line that mends it.
+A name equals another one or does not: nothing else of it is compared. Where that loses much, such
+as the words of a text, one warning says so, with the column and what to do.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.tokens.column_kinds import NAMES
 from hammemo.tokens.missing import MISSING
+from hammemo.tokens.table_columns import quote_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,31 +22,25 @@ if TYPE_CHECKING:
 _MANY_ROWS: Final = 50
 """In fewer rows names often differ, and nothing is known of later ones."""
 _UNIQUE_SHARE: Final = 0.9
-"""The share of different values from which on almost none will match later, as for whole numbers.
-"""
+"""The share of different values from which on almost none will match later, as of whole numbers."""
 _TEXT_SHARE: Final = 0.5
 _TEXT_WORDS: Final = 5
-"""Strings of so many words on average, half of which differ, are texts rather than names, such as
-those of products.
-"""
+"""Strings of so many words on average, half of which differ, are texts rather than names: the names
+of products, for example, are texts."""
 
 
 def warn_of_strings(
     columns: Sequence[Array], kinds: ColumnKinds, names: Sequence[Any] | None
 ) -> None:
-    """Warn of the first column whose strings nearly all differ, or are texts.
-
-    As names, they match nothing later.
-    """
+    """Warn of the first column whose strings nearly all differ, or are texts."""
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if kind is not NAMES or column.dtype.kind not in "OUT":
             continue
         what = _describe_strings(column)
         if what is not None:
-            where = f"Column {j if names is None else repr(names[j])}"
             warnings.warn(
-                f"{where} holds {what}; as names, almost none of them will match later. "
-                "Leave the column out if these are ids. Of texts, make columns first, "
+                f"{quote_column(j, names)} holds {what}; as names, almost none of them will match "
+                "later. Leave the column out if these are ids. Of texts, make columns first, "
                 "for example with TfidfVectorizer, or learn them with fit_stream.",
                 UserWarning,
                 stacklevel=2,

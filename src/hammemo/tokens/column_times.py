@@ -79,17 +79,17 @@ def to_microseconds(values: Array, where: str) -> Floats:
     return np.where(lacking, np.nan, converted.astype(np.int64))
 
 
-class _Moment(NamedTuple):
+class _ZonedMoment(NamedTuple):
     microseconds: float
     """Since 1970; NaN for what is no date."""
     zone: str | None
     """The name of the zone that it came in; None for a date without a zone."""
 
 
-_NO_MOMENT: Final = _Moment(float("nan"), None)
+_NO_MOMENT: Final = _ZonedMoment(float("nan"), None)
 
 
-def _read_moment(value: Any, where: str) -> _Moment:
+def _read_moment(value: Any, where: str) -> _ZonedMoment:
     """Return the moment of one value: a date or a text of Python, pandas or NumPy."""
     if is_missing(value):
         return _NO_MOMENT
@@ -103,14 +103,14 @@ def _read_moment(value: Any, where: str) -> _Moment:
     if hasattr(value, "to_datetime64"):  # of pandas, whose years go beyond those of Python
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
-        return _Moment(float(to_microseconds(np.array([value]), where)[0]), zone)
+        return _ZonedMoment(float(to_microseconds(np.array([value]), where)[0]), zone)
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):
         return _NO_MOMENT
     if clock is None:
         value = value.replace(tzinfo=UTC)
-    return _Moment(float((value - _EPOCH) // timedelta(microseconds=1)), zone)
+    return _ZonedMoment(float((value - _EPOCH) // timedelta(microseconds=1)), zone)
 
 
 def zone_of_column(column: Array) -> str | None:

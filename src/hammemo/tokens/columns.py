@@ -103,22 +103,19 @@ class Columns(Cached):
         return replace(self, types=other.types, scales=other.scales)
 
     def as_packed(self) -> Columns:
-        """Return columns of numbers whose rows are one token each.
-
-        Their kinds are not decided again.
-        """
+        """Return columns of numbers whose rows are one token each, and whose kinds stay."""
         return replace(self, types=None, packed=True)
 
     def with_tokens(self, token_types: TokenTypes, *, first: bool) -> Columns:
-        """Return columns with the types of the tokens of more rows.
+        """Return columns with the types of the tokens of rows that are learned.
 
-        If these are the first rows, nothing else is known.
+        If these are not the first rows, the types of all rows must be known to say anything.
         """
         if first:
             return replace(self, token_types=token_types)
         if self.token_types is None:
             return self
-        together = self.token_types.plus(token_types)
-        if together is self.token_types:
+        types_of_all = self.token_types.plus(token_types)
+        if types_of_all is self.token_types:
             return self  # as after most edits: what is cached stays, too
-        return replace(self, token_types=together)
+        return replace(self, token_types=types_of_all)

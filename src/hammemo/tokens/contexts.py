@@ -110,13 +110,16 @@ class Contexts:
         return int(self.shape[1])
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Contexts:
-        part = object.__new__(Contexts)
-        part.integers = None if self.integers is None else self.integers[rows]
+        contexts = object.__new__(Contexts)
+        contexts.integers = None if self.integers is None else self.integers[rows]
         if "_factorized" in vars(self):
             vocabulary, ranks = self._factorized
-            part._factorized = (vocabulary, ranks[rows])
-        part.shape = part.ranks.shape if part.integers is None else part.integers.shape
-        return part
+            contexts._factorized = (vocabulary, ranks[rows])
+        if contexts.integers is None:
+            contexts.shape = contexts.ranks.shape
+        else:
+            contexts.shape = contexts.integers.shape
+        return contexts
 
     @classmethod
     def with_ranks(cls, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> Contexts:
@@ -126,23 +129,26 @@ class Contexts:
         ------
         ranks : (m, h)
         """
-        made = object.__new__(cls)
-        made.integers, made.shape, made._factorized = None, ranks.shape, (vocabulary, ranks)
-        return made
+        contexts = object.__new__(cls)
+        contexts.integers = None
+        contexts.shape = ranks.shape
+        contexts._factorized = (vocabulary, ranks)
+        return contexts
 
     def with_used_tokens(self) -> Contexts:
-        """Return the same contexts, with no token that none of them holds."""
-        used = np.zeros(len(self.vocabulary) + 1, bool)
-        used[self.ranks] = True
-        ranks = np.append(np.cumsum(used[:-1]) - 1, -1)  # rank -1 reads the last entry
-        return Contexts.with_ranks(self.vocabulary.keep(used[:-1]), ranks[self.ranks])
+        """Return the same contexts, without tokens in the vocabulary that none of them holds."""
+        marks = np.zeros(len(self.vocabulary) + 1, bool)
+        marks[self.ranks] = True  # rank -1, no token, marks the last entry
+        is_used = marks[:-1]
+        new_ranks = np.append(np.cumsum(is_used) - 1, -1)
+        return Contexts.with_ranks(self.vocabulary.keep(is_used), new_ranks[self.ranks])
 
     def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the ranks of the tokens in another vocabulary, -1 for tokens it does not have."""
         if vocabulary is self.vocabulary:
             return self.ranks
-        found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
-        return found[self.ranks]
+        new_ranks = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
+        return new_ranks[self.ranks]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,14 +170,14 @@ class Examples:
     labels: Vocabulary
     multiplicity: NDArray[np.int64]
     cases: NDArray[np.int64] | None = None
-    """Which examples belong together, by equal numbers, and are left out together; each is alone by
-    default.
-    """
+    """A number for each example: those with equal numbers belong together, and are left out
+    together. By default each example is alone."""
 
     @classmethod
     def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
         """Return the examples of contexts X, labels y and, optionally, whole multiplicities."""
-        array, targets = token_array(X), token_array(y)
+        array = token_array(X)
+        targets = token_array(y)
         check_shapes(array, targets)
         return cls.of_arrays(array, targets, whole_multiplicity(multiplicity, len(array)))
 
@@ -183,10 +189,13 @@ class Examples:
         if counts is None:
             counts = np.ones(len(labels), np.int64)
         elif not counts.all():
-            tokens, labels, counts = tokens[counts > 0], labels[counts > 0], counts[counts > 0]
+            is_counted = counts > 0
+            tokens = tokens[is_counted]
+            labels = labels[is_counted]
+            counts = counts[is_counted]
         vocabulary, label_ranks = factorize(labels)
         if len(label_ranks) and label_ranks.min() < 0:
-            as_label(NO_TOKEN)
+            as_label(NO_TOKEN)  # raises the error
         return cls(Contexts(tokens), label_ranks, vocabulary, counts)
 
     def __len__(self) -> int:
@@ -194,34 +203,38 @@ class Examples:
 
     def only(self, labels: Vocabulary) -> Examples:
         """Return the examples that have one of these labels."""
-        held = labels.find(self.labels) >= 0
-        if held.all():
+        is_allowed = labels.find(self.labels) >= 0
+        if is_allowed.all():
             return self
-        chosen = held[self.label_ranks]
-        ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
+        chosen = is_allowed[self.label_ranks]
+        new_ranks = np.cumsum(is_allowed) - 1
         return Examples(
-            self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen]
+            self.contexts[chosen],
+            label_ranks=new_ranks[self.label_ranks[chosen]],
+            labels=self.labels.keep(is_allowed),
+            multiplicity=self.multiplicity[chosen],
         )
 
     def rows(self, chosen: NDArray[np.int64]) -> Examples:
         """Return some of the examples; the labels are the same."""
-        cases = None if self.cases is None else self.cases[chosen]
         return Examples(
             self.contexts[chosen],
-            self.label_ranks[chosen],
-            self.labels,
-            self.multiplicity[chosen],
-            cases,
+            label_ranks=self.label_ranks[chosen],
+            labels=self.labels,
+            multiplicity=self.multiplicity[chosen],
+            cases=None if self.cases is None else self.cases[chosen],
         )
 
     def with_used_labels(self) -> Examples:
-        """Return the same examples, with no label that none of them has."""
-        used = np.zeros(len(self.labels), bool)
-        used[self.label_ranks] = True
-        if used.all():
+        """Return the same examples, without labels that none of them has."""
+        is_used = np.zeros(len(self.labels), bool)
+        is_used[self.label_ranks] = True
+        if is_used.all():
             return self
-        ranks = (np.cumsum(used) - 1)[self.label_ranks]
-        return replace(self, label_ranks=ranks, labels=self.labels.keep(used))
+        new_ranks = np.cumsum(is_used) - 1
+        return replace(
+            self, label_ranks=new_ranks[self.label_ranks], labels=self.labels.keep(is_used)
+        )
 
     def label_counts(self) -> NDArray[np.int64]:
         """Return how many examples each label has, multiplicities counted."""
@@ -242,16 +255,18 @@ def join_examples(batches: list[Examples]) -> Examples:
             "All batches together have 2^61 rows or more: "
             "divide all sample_weight by a common factor."
         )
-    tokens, labels = Vocabulary(), Vocabulary()
+    tokens = Vocabulary()
+    labels = Vocabulary()
     for batch in batches:
-        tokens, labels = tokens.union(batch.contexts.vocabulary), labels.union(batch.labels)
+        tokens = tokens.union(batch.contexts.vocabulary)
+        labels = labels.union(batch.labels)
+    ranks = np.concatenate([batch.contexts.ranks_in(tokens) for batch in batches])
+    label_ranks = [labels.find(batch.labels)[batch.label_ranks] for batch in batches]
     return Examples(
-        Contexts.with_ranks(
-            tokens, np.concatenate([batch.contexts.ranks_in(tokens) for batch in batches])
-        ),
-        np.concatenate([labels.find(batch.labels)[batch.label_ranks] for batch in batches]),
-        labels,
-        np.concatenate([batch.multiplicity for batch in batches]),
+        Contexts.with_ranks(tokens, ranks),
+        label_ranks=np.concatenate(label_ranks),
+        labels=labels,
+        multiplicity=np.concatenate([batch.multiplicity for batch in batches]),
     )
 
 
@@ -285,12 +300,14 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
             "sample_weight counts how often an example occurred: "
             f"whole numbers, not {values.dtype}."
         )
-    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.floor(values))).all():
-        offender = values[~(np.isfinite(values) & (values == np.floor(values)))][0]
-        raise ValueError(
-            "sample_weight counts how often an example occurred, so it is a whole number, "
-            f"not {offender}. Multiply all weights by a common factor and round them."
-        )
+    if values.dtype.kind == "f":
+        is_whole = np.isfinite(values) & (values == np.floor(values))
+        if not is_whole.all():
+            raise ValueError(
+                "sample_weight counts how often an example occurred, so it is a whole number, "
+                f"not {values[~is_whole][0]}. "
+                "Multiply all weights by a common factor and round them."
+            )
     if m and (values.min() < 0 or values.sum(dtype=float) >= MAX_EXAMPLES):
         raise ValueError(
             f"sample_weight holds {values.min()} to {values.max()}: "
@@ -300,7 +317,7 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
 
 
 def token_array(X: Any) -> NDArray[Any]:
-    """Return the tokens of an array, a nested list or a data frame, each value as it was.
+    """Return an array of the values of an array, a nested list or a data frame, each as it was.
 
     NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float
     column into floats only: here values of several types are kept as objects.
@@ -309,20 +326,15 @@ def token_array(X: Any) -> NDArray[Any]:
     if hasattr(X, "columns") and hasattr(X, "shape"):
         return _frame_array(X)
     if isinstance(X, (list, tuple)):
-        array = _listed(X)
-        return (
-            np.array(X, dtype=object)
-            if array.dtype.kind in "US" or _may_be_rounded(array)
-            else array
-        )
+        array = _convert_list(X)
+        if array.dtype.kind in "US" or _may_be_rounded(array):
+            return np.array(X, dtype=object)
+        return array
     return np.asarray(X)
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """Refuse arrays with masked entries, also as the rows of a list.
-
-    What is below the mask would be learned.
-    """
+    """Refuse arrays with masked entries, also as rows of a list: their values would be learned."""
     for array in values if isinstance(values, (list, tuple)) else [values]:
         if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
             raise ValueError(
@@ -352,11 +364,9 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
 
 
 def check_table(array: NDArray[Any]) -> None:
-    """Refuse a single context.
-
-    Scikit-learn's own advice is for numbers, and its tests look for the first words.
-    """
+    """Refuse what has not two dimensions, such as a single context."""
     if array.ndim != 2:
+        # Scikit-learn's tests look for the first words; the rest of its advice is for numbers.
         raise ValueError(
             "Reshape your data: X has two dimensions, rows and columns; "
             f"this one has {array.ndim}. Wrap a single row in a list, "
@@ -364,18 +374,18 @@ def check_table(array: NDArray[Any]) -> None:
         )
 
 
-def _listed(X: Any) -> NDArray[Any]:
+def _convert_list(X: Any) -> NDArray[Any]:
+    """Return a list as an array, or refuse rows of several lengths."""
     try:
         return np.asarray(X)
     except ValueError as error:
         lengths = [len(row) for row in X if hasattr(row, "__len__")]
         other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
-        if other is None and len(lengths) == len(
-            X
-        ):  # a value is a list: it is refused with its column
-            return object_array(chain.from_iterable(X)).reshape(len(X), -1)
         if other is None:
-            raise
+            if len(lengths) < len(X):
+                raise
+            # A value is a list. As an object it gets an error that names its column.
+            return object_array(chain.from_iterable(X)).reshape(len(X), -1)
         raise ValueError(
             f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} "
             f"has {lengths[other]}. Cut sequences with hammemo.windows(docs, h), "
@@ -384,26 +394,22 @@ def _listed(X: Any) -> NDArray[Any]:
 
 
 def _may_be_rounded(array: NDArray[Any]) -> bool:
-    """Return whether these may be floats that NumPy made of whole numbers which no float holds."""
+    """Return whether NumPy may have made rounded floats of whole numbers from 2^53 on."""
     return array.dtype.kind == "f" and bool((np.abs(array) >= 2**53).any())
 
 
 def _frame_array(frame: Any) -> NDArray[Any]:
     columns = [_column_array(column_at(frame, j)) for j in range(frame.shape[1])]
     for name, values in zip(column_names(frame), columns, strict=True):
-        check_token_dtype(
-            values.dtype, f"Column {name!r}"
-        )  # as objects, dates would pass for integers
+        # Before they become objects: as such, dates would pass for integers.
+        check_token_dtype(values.dtype, f"Column {name!r}")
     if len({values.dtype for values in columns}) > 1:
         columns = [values.astype(object) for values in columns]
     return np.column_stack(columns) if columns else np.empty(frame.shape, object)
 
 
 def column_names(frame: Any) -> list[Any]:
-    """Return the names of the columns of a frame of pandas or polars, or a table of Arrow.
-
-    A name that occurs twice is refused.
-    """
+    """Return the names of the columns of a data frame; refuse a name that occurs twice."""
     names = list(getattr(frame, "column_names", frame.columns))
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -412,18 +418,15 @@ def column_names(frame: Any) -> list[Any]:
 
 
 def _column_array(column: Any) -> NDArray[Any]:
-    """Return the values of a column.
-
-    NumPy's way makes floats of whole numbers where one is missing.
-    """
+    """Return the values of a column of a data frame."""
     if is_arrow(column):
         return read_arrow(column)
     values = np.asarray(column)
     if values.dtype.kind in "mM" and np.isnat(values).all():
         return np.full(len(values), None, object)
-    if not _may_be_rounded(values):
-        return values
-    return object_array(column.to_list())
+    if _may_be_rounded(values):  # such as whole numbers where one is missing
+        return object_array(column.to_list())
+    return values
 
 
 def windows(
@@ -472,14 +475,11 @@ def windows(
             "or one list of tokens for each case of a table."
         )
     documents = [document(doc) for doc in docs]
-    return _cut([window_filler(h, short, pad), *documents], int(h))
+    return _cut_documents(documents, window_filler(h, short, pad), int(h))
 
 
 def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
-    """Return what is put before every document: h pad tokens or empty places.
-
-    It is nothing where beginnings are dropped.
-    """
+    """Return what is put before every document: h pad tokens or empty places, or nothing."""
     if short == "drop":
         return np.empty(0, np.int64)
     token = NO_TOKEN if pad is None else as_token(pad)
@@ -518,29 +518,28 @@ def document(doc: Any) -> NDArray[Any]:
     check_token_dtype(array.dtype)
     if array.dtype.kind in "UT":
         return object_array(array.tolist())
-    if (
-        array.dtype.kind == "u"
-    ):  # NumPy would make floats of a document of these and one of signed integers
+    if array.dtype.kind == "u":
+        # NumPy would make floats of unsigned and signed integers of two documents.
         return array.astype(object if array.dtype.itemsize == 8 else np.int64)
     return array
 
 
-def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
-    filler, *documents = parts
+def _cut_documents(
+    documents: list[NDArray[Any]], filler: NDArray[Any], h: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the windows and the targets of documents, with the filler put before each."""
     lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
     stream = join_tokens([piece for doc in documents for piece in (filler, doc) if len(piece)])
-    offsets = np.arange(len(stream)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    targets = np.flatnonzero(offsets >= h)
+    # A token is a target if it has h tokens of its document, or fillers, before it.
+    document_starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    targets = np.flatnonzero(np.arange(len(stream)) - document_starts >= h)
     return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
 
 
 def join_tokens(pieces: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays of tokens end to end, each token as it is.
-
-    They are objects where their types differ.
-    """
+    """Return arrays of tokens end to end, as objects where they have several types."""
     kinds = {piece.dtype.kind for piece in pieces if piece.size}
+    # NumPy would make floats of whole numbers beside floats, and strings of numbers beside strings.
     if not (kinds <= {"i", "b"} or kinds == {"f"}):
         pieces = [piece.astype(object) for piece in pieces]
     return np.concatenate(pieces) if pieces else np.empty(0, np.int64)

@@ -1,9 +1,9 @@
 """How documents are cut into windows, and other contexts are brought to the same shape.
 
-A model of streams predicts a token from the h before it. A document has beginnings, tokens with
-fewer before them: they are left out ("drop"), or learnt with the missing positions filled in front
-("pad"). Who asks has the same beginnings, such as a visit of two clicks so far; who forgets must
-cut as was learnt. So a model remembers its cutting.
+A model of streams predicts a token from the h before it. The first tokens of a document have fewer
+before them: they are left out ("drop"), or learned with the missing positions filled in front
+("pad"). Questions have such beginnings, too, such as a visit of two clicks so far, and what is
+forgotten must be cut as it was learned. So a model remembers its cutting.
 """
 
 from __future__ import annotations
@@ -47,9 +47,8 @@ class Cutting:
         check_window(1, self.short, self.pad)
         if self.pad is not None:
             pad = as_token(self.pad)
-            object.__setattr__(
-                self, "pad", None if pad == NO_TOKEN else pad
-            )  # two words for empty positions
+            # to pad with `NO_TOKEN` is to leave positions empty, as without a pad token
+            object.__setattr__(self, "pad", None if pad == NO_TOKEN else pad)
 
     def contexts(self, X: Any, h: int) -> Any:
         """Return contexts of h tokens: the last h of longer ones, shorter ones filled in front.
@@ -58,13 +57,12 @@ class Cutting:
         others check them.
         """
         if isinstance(X, np.ndarray) and X.ndim == 2:
-            return X if X.shape[1] == h else self._array(X, h)
+            return X if X.shape[1] == h else self._cut_array(X, h)
         is_array = isinstance(X, np.ndarray) and X.ndim == 1
-        if hasattr(X, "columns") or not (
-            is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")
-        ):
+        has_rows = is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")
+        if hasattr(X, "columns") or not has_rows:
             return X
-        refuse_masked(X, "X")  # of a row that is cut, or filled up, the mask would be lost
+        refuse_masked(X, "X")  # a row that is cut, or filled up, would lose its mask
         rows = list(X)
         if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
             return X
@@ -75,15 +73,18 @@ class Cutting:
     def context(self, tokens: Any, h: int) -> list[Any]:
         """Return one context of h tokens."""
         last = list(tokens[-h:])
-        return [*self._missing(h - len(last), h).tolist(), *last] if len(last) < h else last
+        if len(last) == h:
+            return last
+        return [*self._make_filler(h - len(last), h).tolist(), *last]
 
-    def _array(self, X: np.ndarray[Any, Any], h: int) -> Any:
+    def _cut_array(self, X: np.ndarray[Any, Any], h: int) -> Any:
         if X.shape[1] > h:
             return X[:, -h:]
-        filler = np.tile(self._missing(h - X.shape[1], h), (len(X), 1))
+        filler = np.tile(self._make_filler(h - X.shape[1], h), (len(X), 1))
         return join_tokens([filler.T, token_array(X).T]).T
 
-    def _missing(self, n: int, h: int) -> np.ndarray[Any, Any]:
+    def _make_filler(self, n: int, h: int) -> np.ndarray[Any, Any]:
+        """Return what fills n missing positions, or refuse contexts that have too few tokens."""
         if self.short == "drop":
             raise ValueError(
                 f"A context has {h - n} tokens, and the model reads {h}: it learnt no beginnings "

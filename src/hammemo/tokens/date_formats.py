@@ -111,27 +111,25 @@ class DateFormat:
 
 def _date_of_fields(fields: dict[str, str]) -> datetime | None:
     """Return the date with these fields, None where there is no such date."""
-    month = (
-        _MONTH_NUMBERS.get(fields["month"].lower(), 0)
-        if fields["month"].isalpha()
-        else int(fields["month"])
-    )
+    if fields["month"].isalpha():
+        month = _MONTH_NUMBERS.get(fields["month"].lower(), 0)
+    else:
+        month = int(fields["month"])
     hour = int(fields.get("hour", 0))
     if "half" in fields:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + (12 if fields["half"].lower() == "pm" else 0)
+    fraction = fields.get("fraction", "0").ljust(6, "0")  # of a second; microseconds count
     try:
         return datetime(
-            _full_year(fields["year"]),
-            month,
-            int(fields["day"]),
-            hour,
-            int(fields.get("minute", 0)),
-            int(fields.get("second", 0)),
-            int(
-                fields.get("fraction", "0").ljust(6, "0")[:6]
-            ),  # what is below a microsecond is cut off
+            year=_full_year(fields["year"]),
+            month=month,
+            day=int(fields["day"]),
+            hour=hour,
+            minute=int(fields.get("minute", 0)),
+            second=int(fields.get("second", 0)),
+            microsecond=int(fraction[:6]),
             tzinfo=_zone(fields["zone"]) if "zone" in fields else None,
         )
     except ValueError:  # such as 31 February
@@ -155,9 +153,10 @@ def _zone(text: str) -> timezone:
 
 @lru_cache(maxsize=1024)
 def compile_format(text: str) -> DateFormat:
-    """Return a format, or refuse it.
+    """Return a format that is written as in ``datetime.strptime``.
 
-    It is refused if it is not known, sets a field twice, or lacks the year, the month or the day.
+    ValueError for an unknown directive, for a field that is set twice, and for a format without the
+    year, the month or the day.
 
     Examples
     --------
@@ -174,16 +173,17 @@ def compile_format(text: str) -> DateFormat:
         )
     pattern = ""
     fields: list[str] = []
-    for part in re.findall(r"%.?|[ \t]+|[^%]", text, re.DOTALL):
-        directive = part[1:]
-        if not part.startswith("%"):
-            pattern += "[ \t]+" if part.isspace() else re.escape(part)
+    for symbol in re.findall(r"%.?|[ \t]+|[^%]", text, re.DOTALL):
+        directive = symbol[1:]
+        if not symbol.startswith("%"):
+            pattern += "[ \t]+" if symbol.isspace() else re.escape(symbol)
         elif directive == "%":
             pattern += "%"
         elif directive not in _DIRECTIVES:
-            known = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
+            directives = ", ".join(f"%{letter}" for letter in _DIRECTIVES)
             raise ValueError(
-                f"The date format {text!r} has {part!r}, which is not known: use {known}, or {ISO}."
+                f"The date format {text!r} has {symbol!r}, which is not known: "
+                f"use {directives}, or {ISO}."
             )
         else:
             field = _FIELD_OF[directive]
@@ -193,8 +193,11 @@ def compile_format(text: str) -> DateFormat:
                 )
             fields.append(field)
             pattern += f"(?P<{field}>{_DIRECTIVES[directive]})"
-    for field, needed in (("year", True), ("month", True), ("day", True), ("half", "%I" in text)):
-        if needed and field not in fields:
+    needed_fields = ["year", "month", "day"]
+    if "%I" in text:
+        needed_fields.append("half")  # AM or PM
+    for field in needed_fields:
+        if field not in fields:
             example = "%I:%M %p" if field == "half" else "%Y-%m-%d"
             raise ValueError(
                 f"The date format {text!r} lacks the {field}: "
@@ -214,9 +217,7 @@ def check_format(text: str) -> str:
 
 
 def read_date(text: str, written: str = ISO) -> datetime | None:
-    """Return the date, with or without a time of day, that a text is in a format.
-
-    It is None for any other text.
+    """Return the date that a text is in a format; None for any other text.
 
     Examples
     --------
@@ -239,7 +240,7 @@ def read_date(text: str, written: str = ISO) -> datetime | None:
         return None
 
 
-# ---------------------------------------------------------------- the formats that are looked for
+# The formats that are looked for
 
 _DAYS: Final = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", COMPACT),
@@ -253,9 +254,9 @@ _SHORT_DAYS: Final = (
 _TIMES: Final = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 
 KNOWN_FORMATS: Final = (ISO, *(day + time for day in (*_DAYS, *_SHORT_DAYS) for time in _TIMES))
-"""The formats that `formats_of` looks for, in the order in which `choose_format` prefers those that
-say the same.
-"""
+"""The formats that `formats_of` looks for.
+
+Among those that say the same of all texts, `choose_format` takes the first."""
 
 _PREFERENCE: Final = {written: place for place, written in enumerate(KNOWN_FORMATS)}
 
@@ -266,7 +267,10 @@ def _shape(text: str) -> str:
 
 
 def _formats_by_shape() -> dict[str, list[str]]:
-    """Return the formats by the shape of what they write: most texts have one that is no date's."""
+    """Return the formats by the shape of what they write.
+
+    Most texts have a shape of no date, and are then compared with no format.
+    """
     shapes: dict[str, list[str]] = {}
     for written in KNOWN_FORMATS[1:]:
         digits = re.sub("(%[YymdHIMSf])+", "9", written)
@@ -320,5 +324,5 @@ def choose_format(formats: Iterable[str]) -> str | None:
     listed = sorted(formats, key=lambda written: _PREFERENCE.get(written, len(_PREFERENCE)))
     if not listed or len(orders_of(listed)) > 1:
         return None
-    is_whole = listed[0] == ISO or compile_format(listed[0]).has_century
-    return listed[0] if is_whole else None
+    has_century = listed[0] == ISO or compile_format(listed[0]).has_century
+    return listed[0] if has_century else None

@@ -1,11 +1,8 @@
-"""Distinct examples in the order of their hashes.
-
-They are a function of the multiset of examples, not of how it is written.
-"""
+"""Distinct examples in the order of their hashes: the same for one multiset in every order."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,22 +22,21 @@ def example_words(examples: Examples, seed: int) -> Words:
     labels = vocabulary_hashes(examples.labels, seed)
     words = np.full(len(examples), np.uint64(key_words(seed, "example")[0]))
     for piece in pieces(len(examples), 2**13):  # few rows at a time: they stay in the cache
-        found = words[piece]
+        piece_words = words[piece]
         for column in examples.contexts.ranks[piece].T:
-            found = mix(found ^ tokens[column])
-        words[piece] = mix(found ^ labels[examples.label_ranks[piece]])
+            piece_words = mix(piece_words ^ tokens[column])
+        words[piece] = mix(piece_words ^ labels[examples.label_ranks[piece]])
     return words
 
 
 def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[Ints, Words]:
-    """Return the targets of a block with one of these labels, and the hashes of their windows.
+    """Return the targets of a block with one of these labels, and `example_words` of their windows.
 
-    The hashes are `example_words`.
-
-    No window is made for it: each token is hashed once.
+    No windows are made for it, and each token is hashed once.
     """
     vocabulary, ranks = factorize(block.tokens)
-    words, places = token_words(vocabulary, seed)[ranks], block.targets()
+    words = token_words(vocabulary, seed)[ranks]
+    places = block.targets()
     if labels is not None:
         places = places[(labels.find(vocabulary) >= 0)[ranks[places]]]
     columns = [words[places + r] for r in range(-block.h, 1)]
@@ -48,23 +44,29 @@ def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[In
 
 
 def token_words(vocabulary: Vocabulary, seed: int) -> Words:
-    """Return the hashes of tokens and, at the end, that of an empty position.
-
-    Rank -1 reads the end.
-    """
-    return np.append(
-        vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0])
-    )
+    """Return the hashes of tokens and that of an empty position at the end, where rank -1 reads."""
+    empty_word = np.uint64(key_words(seed, "empty position")[0])
+    return np.append(vocabulary_hashes(vocabulary, seed), empty_word)
 
 
-def distinct_examples(examples: Examples, seed: int) -> tuple[Ints, Words, Ints]:
-    """Return a row of each distinct example, its hash, and how often it occurs.
-
-    An example is a context and its label; the lowest hash comes first.
+class ExampleCounts(NamedTuple):
+    """Distinct examples, contexts with their labels, by ascending hashes.
 
     Shapes
     ------
-    returned : (d,), (d,), (d,)
+    rows, words, counts : (d,)
+    """
+
+    rows: Ints
+    """The place of one example of each."""
+    words: Words
+    """Their hashes."""
+    counts: Ints
+    """How often each occurs."""
+
+
+def distinct_examples(examples: Examples, seed: int) -> ExampleCounts:
+    """Return the distinct examples of a batch, and how often each occurs.
 
     Examples
     --------
@@ -77,12 +79,10 @@ def distinct_examples(examples: Examples, seed: int) -> tuple[Ints, Words, Ints]
     """
     words = example_words(examples, seed)
     order, firsts = distinct_order(examples.contexts.ranks, examples.label_ranks, words)
-    counts = (
-        np.add.reduceat(examples.multiplicity[order], firsts)
-        if len(firsts)
-        else np.empty(0, np.int64)
-    )
-    return order[firsts], words[order][firsts], counts
+    counts = np.empty(0, np.int64)
+    if len(firsts):
+        counts = np.add.reduceat(examples.multiplicity[order], firsts)
+    return ExampleCounts(order[firsts], words[order][firsts], counts)
 
 
 def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, Ints]:
@@ -96,19 +96,21 @@ def distinct_order(ranks: Ints, label_ranks: Ints, words: Words) -> tuple[Ints, 
     ranks : (n, h); label_ranks, words : (n,); returned : (n,), (d,)
     """
     order = np.argsort(words, kind="stable")
-    again, differ = _again(ranks, label_ranks, words, order)
+    places, differ = _find_equal_hashes(ranks, label_ranks, words, order)
     if differ.any():
         order = np.lexsort((label_ranks, *ranks.T[::-1], words))
-        again, differ = _again(ranks, label_ranks, words, order)
+        places, differ = _find_equal_hashes(ranks, label_ranks, words, order)
     is_first = np.ones(len(words), bool)
-    is_first[again + 1] = differ
+    is_first[places + 1] = differ
     return order, np.flatnonzero(is_first)
 
 
-def _again(ranks: Ints, label_ranks: Ints, words: Words, order: Ints) -> tuple[Ints, Bools]:
-    """Return the places whose next example has the same hash, and which of these differ."""
-    again = np.flatnonzero(words[order][1:] == words[order][:-1])
-    first = order[again]
-    second = order[again + 1]
+def _find_equal_hashes(
+    ranks: Ints, label_ranks: Ints, words: Words, order: Ints
+) -> tuple[Ints, Bools]:
+    """Return the places whose next example has the same hash, and at which of these it differs."""
+    places = np.flatnonzero(words[order][1:] == words[order][:-1])
+    first = order[places]
+    second = order[places + 1]
     differ = (ranks[first] != ranks[second]).any(axis=1)
-    return again, differ | (label_ranks[first] != label_ranks[second])
+    return places, differ | (label_ranks[first] != label_ranks[second])

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
 
 _PLAIN_ARROW: Final = ("int", "uint", "float", "double", "halffloat", "bool")
-"""How the names of those types of Arrow begin whose columns without nulls NumPy reads as they are.
-"""
-
+"""How the names of some types of Arrow begin: of their columns without nulls, NumPy reads the
+values as they are."""
 
 _FEW_CATEGORIES: Final = 10
-"""Values of an Enum of polars up to which it holds names: it is often made for them, and of a few
-names, a model can tell all that their order could.
-"""
+"""Values of an Enum of polars up to which it holds names. Enums are often made for names, and from
+so few names, a model can tell all that their order could."""
 
 
 def is_arrow(column: Any) -> bool:
@@ -32,8 +30,7 @@ def is_arrow(column: Any) -> bool:
 def read_arrow(column: Any) -> Array:
     """Return the values of an array of Arrow, None where one is missing.
 
-    NumPy's way takes a null in a dictionary column for another category, and for nothing that can
-    be told from a value.
+    NumPy would take a null in a dictionary column for another category, and other nulls for values.
 
     Examples
     --------

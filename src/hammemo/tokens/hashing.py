@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,35 +39,57 @@ if TYPE_CHECKING:
 Feature: TypeAlias = "Token | tuple[Token, ...]"
 """What one site holds: a token, or a tuple of them for a site of several positions."""
 
-INTEGER, FLOAT, STRING, _TUPLE = range(4)
-IDENTITY_BYTES = 33
+INTEGER: Final = 0
+FLOAT: Final = 1
+STRING: Final = 2
+_TUPLE: Final = 3
+
+IDENTITY_BYTES: Final = 33
 """The length of what `vocabulary_identities` returns for a token."""
-NAME_BYTES = 16
+NAME_BYTES: Final = 16
 """The length of what `name_hashes` returns for a token."""
-_MASK = 2**64 - 1
-_FEATURE = hashlib.blake2b(digest_size=16, person=b"hammemo")
+
+_MASK: Final = 2**64 - 1
+_FEATURE: Final = hashlib.blake2b(digest_size=16, person=b"hammemo")
+"""The hash of strings and tuples at its start: to copy it takes half the time of a new one."""
+
+# The constants of SplitMix64's finalizer.
+_FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9
+_SECOND_FACTOR: Final = 0x94D049BB133111EB
 
 
-def feature_words(feature: Feature) -> tuple[int, int, int]:
-    """Return three 64-bit words (value, value, kind) that name a token or a tuple of tokens.
+class FeatureWords(NamedTuple):
+    """Three 64-bit words that name a token or a tuple of tokens."""
+
+    low: int
+    """A number itself, or the lower half of a digest."""
+    high: int
+    """Zero for a number, or the upper half of a digest."""
+    kind: int
+    """`INTEGER`, `FLOAT`, `STRING` or that of tuples."""
+
+
+def feature_words(feature: Feature) -> FeatureWords:
+    """Return the words that name a token or a tuple of tokens.
 
     Examples
     --------
     >>> from hammemo.tokens.hashing import feature_words
     >>> feature_words(7)
-    (7, 0, 0)
+    FeatureWords(low=7, high=0, kind=0)
     >>> feature_words(-1) == (2**64 - 1, 0, 0), feature_words("7") == feature_words(7)
     (True, False)
     """
     if isinstance(feature, int):
-        return feature & _MASK, 0, INTEGER
+        return FeatureWords(feature & _MASK, 0, INTEGER)
     if isinstance(feature, float):
-        return struct.unpack("<Q", struct.pack("<d", feature))[0], 0, FLOAT
+        (bits,) = struct.unpack("<Q", struct.pack("<d", feature))
+        return FeatureWords(bits, 0, FLOAT)
     kind = STRING if isinstance(feature, str) else _TUPLE
-    digest = _FEATURE.copy()  # half the time of a new one
+    digest = _FEATURE.copy()
     digest.update(_encode(feature))
     low, high = struct.unpack("<QQ", digest.digest())
-    return low, high, kind
+    return FeatureWords(low, high, kind)
 
 
 def vocabulary_words(vocabulary: Vocabulary) -> Words:
@@ -85,16 +107,16 @@ def vocabulary_words(vocabulary: Vocabulary) -> Words:
     >>> words.tolist() == [list(feature_words(token)) for token in (-1, 0.5, "a")]
     True
     """
-    ints, floats = vocabulary.ints, vocabulary.floats
+    n_ints = len(vocabulary.ints)
+    n_numbers = n_ints + len(vocabulary.floats)
     words = np.zeros((len(vocabulary), 3), np.uint64)
-    words[: len(ints), 0] = ints.view(np.uint64)
-    words[len(ints) : len(ints) + len(floats), 0] = floats.view(np.uint64)
-    words[len(ints) :, 2] = FLOAT
-    strings = words[len(ints) + len(floats) :]
-    strings[:, :2] = np.frombuffer(
-        join_digests(_FEATURE, _encoded_strings(vocabulary)), "<u8"
-    ).reshape(-1, 2)
-    strings[:, 2] = STRING
+    words[:n_ints, 0] = vocabulary.ints.view(np.uint64)
+    words[:n_ints, 2] = INTEGER
+    words[n_ints:n_numbers, 0] = vocabulary.floats.view(np.uint64)
+    words[n_ints:n_numbers, 2] = FLOAT
+    digests = join_digests(_FEATURE, _encode_strings(vocabulary))
+    words[n_numbers:, :2] = np.frombuffer(digests, "<u8").reshape(-1, 2)
+    words[n_numbers:, 2] = STRING
     return words
 
 
@@ -114,12 +136,11 @@ def features_of(tokens: Sequence[Token], rows: Ints) -> list[Feature]:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def key_words(*parts: int | str) -> tuple[int, int]:
-    """Return two 64-bit words that depend on every part: the key of one family of codes."""
-    payload = b"".join(_length_prefixed(str(part).encode()) for part in parts)
-    low, high = struct.unpack(
-        "<QQ", hashlib.blake2b(payload, digest_size=16, person=b"hammemo key").digest()
-    )
+def key_words(*names: int | str) -> tuple[int, int]:
+    """Return two 64-bit words that depend on every name: the key of one family of codes."""
+    payload = b"".join(_prefix_length(str(name).encode()) for name in names)
+    digest = hashlib.blake2b(payload, digest_size=16, person=b"hammemo key").digest()
+    low, high = struct.unpack("<QQ", digest)
     return low, high
 
 
@@ -136,7 +157,7 @@ def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -
     words = np.empty(len(tokens), np.uint64)
     kinds = np.fromiter(map(_kind, tokens), np.int8, len(tokens))
     chosen = np.flatnonzero(kinds == STRING)
-    words[chosen] = _encoded_hashes([_encode(tokens[i]) for i in chosen.tolist()], seed, key)
+    words[chosen] = _hash_encoded([_encode(tokens[i]) for i in chosen.tolist()], seed, key)
     for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")):
         chosen = np.flatnonzero(kinds == kind)
         numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
@@ -150,7 +171,7 @@ def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = Non
         [
             hash_numbers(vocabulary.ints.view(np.uint64), seed, key),
             hash_numbers(vocabulary.floats.view(np.uint64), seed, key, "floats"),
-            _encoded_hashes(_encoded_strings(vocabulary), seed, key),
+            _hash_encoded(_encode_strings(vocabulary), seed, key),
         ]
     )
 
@@ -182,7 +203,7 @@ def vocabulary_identities(
         salt=_family(seed),
         person=b"hammemo identity",
     )
-    digests = np.frombuffer(join_digests(start, _encoded_strings(vocabulary)), np.uint8)
+    digests = np.frombuffer(join_digests(start, _encode_strings(vocabulary)), np.uint8)
     strings[:, 1:] = digests.reshape(-1, IDENTITY_BYTES - 1)
     return np.concatenate(
         [
@@ -209,14 +230,15 @@ def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
     return _digest_list(start, (bytes([_kind(token)]) + _encode(token) for token in tokens))
 
 
-def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> Words:
+def _hash_encoded(encoded: list[bytes], seed: int, key: bytes | None) -> Words:
+    """Return the hashes of encoded strings."""
     start = hashlib.blake2b(
         digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string"
     )
     return np.frombuffer(join_digests(start, encoded), "<u8").astype(np.uint64)
 
 
-def _encoded_strings(vocabulary: Vocabulary) -> list[bytes]:
+def _encode_strings(vocabulary: Vocabulary) -> list[bytes]:
     return [string.encode("utf-8", "surrogatepass") for string in vocabulary.strings.tolist()]
 
 
@@ -226,13 +248,13 @@ def join_digests(start: Any, encoded: Iterable[bytes]) -> bytes:
 
 
 def _digest_list(start: Any, encoded: Iterable[bytes]) -> list[bytes]:
-    """Return the digest of each message; a copy of the start takes half the time of a new one."""
-    found = []
+    """Return the digest of each message; `start` is the hash before the message."""
+    digests = []
     for message in encoded:
-        digest = start.copy()
-        digest.update(message)
-        found.append(digest.digest())
-    return found
+        message_hash = start.copy()
+        message_hash.update(message)
+        digests.append(message_hash.digest())
+    return digests
 
 
 def number_identities(
@@ -244,21 +266,18 @@ def number_identities(
     ------
     words : (n,); returned : (n, IDENTITY_BYTES)
     """
-    parts = [words] if key is None else siphash128(words, *number_key(seed, key, name))
+    columns = [words] if key is None else siphash128(words, *number_key(seed, key, name))
     identities = np.zeros((len(words), IDENTITY_BYTES), np.uint8)
     identities[:, 0] = INTEGER if name == "integers" else FLOAT
-    for j, part in enumerate(parts):
-        identities[:, 1 + 8 * j : 9 + 8 * j] = part.astype("<u8")[:, None].view(np.uint8)
+    for j, column in enumerate(columns):
+        identities[:, 1 + 8 * j : 9 + 8 * j] = column.astype("<u8")[:, None].view(np.uint8)
     return identities
 
 
 def hash_numbers(
     words: Words, seed: int, key: bytes | None = None, name: str = "integers"
 ) -> Words:
-    """Return the hashes of numbers given as 64-bit words.
-
-    They are mixed with the seed, or made by SipHash under the key.
-    """
+    """Return the hashes of numbers given as 64-bit words: mixed with the seed, or SipHash."""
     first, second = number_key(seed, key, name)
     if key is None:
         return mix(words ^ np.uint64(first)) ^ np.uint64(second)
@@ -266,9 +285,9 @@ def hash_numbers(
 
 
 def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
-    """Return the numbers, as 64-bit words, that have these hashes without a key.
+    """Return the numbers, as 64-bit words, that have these hashes: undo `hash_numbers`.
 
-    This is `hash_numbers` backwards.
+    There is no way back from hashes under a key.
 
     Examples
     --------
@@ -278,15 +297,15 @@ def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
     array([                   7, 18446744073709551615], dtype=uint64)
     """
     first, second = number_key(seed, None, name)
-    words = _unshifted(hashes ^ np.uint64(second), 31) * np.uint64(
-        pow(0x94D049BB133111EB, -1, 2**64)
-    )
-    words = _unshifted(words, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
-    return np.asarray(_unshifted(words, 30) ^ np.uint64(first), np.uint64)
+    # The steps of `mix` from the last to the first; odd factors have an inverse modulo 2^64.
+    words = _undo_shift(hashes ^ np.uint64(second), 31)
+    words = _undo_shift(words * np.uint64(pow(_SECOND_FACTOR, -1, 2**64)), 27)
+    words = _undo_shift(words * np.uint64(pow(_FIRST_FACTOR, -1, 2**64)), 30)
+    return np.asarray(words ^ np.uint64(first), np.uint64)
 
 
-def _unshifted(words: Words, bits: int) -> Words:
-    """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
+def _undo_shift(words: Words, bits: int) -> Words:
+    """Return the x for which ``x ^ (x >> bits)`` is `words`, for shifts of at least 22 bits."""
     return np.asarray(
         words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64
     )
@@ -321,18 +340,15 @@ def fold(columns: Sequence[Words], start: int) -> Words:
 
 def mix(words: Words) -> Words:
     """Return the words well mixed: an invertible map (the finaliser of SplitMix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST_FACTOR)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND_FACTOR)
     return np.asarray(words ^ (words >> np.uint64(31)), np.uint64)
 
 
 def mix_one(word: int) -> int:
-    """Return `mix` of one word.
-
-    It is for single rows, where NumPy's calls would take most of the time.
-    """
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _MASK
+    """Return `mix` of one word, for single rows: NumPy's calls would take most of the time."""
+    word = ((word ^ (word >> 30)) * _FIRST_FACTOR) & _MASK
+    word = ((word ^ (word >> 27)) * _SECOND_FACTOR) & _MASK
     return word ^ (word >> 31)
 
 
@@ -342,9 +358,9 @@ def siphash(words: Words, k0: int, k1: int) -> Words:
     By hand because hashlib has no SipHash and a call per integer would be slow; tested on the
     authors' vectors.
     """
-    v = _sip_absorbed(words, k0, k1, 0)
+    v = _sip_absorb(words, k0, k1, tweak=0)
     v[2] = v[2] ^ np.uint64(0xFF)
-    return _sip_finished(v)
+    return _sip_finish(v)
 
 
 def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
@@ -352,16 +368,17 @@ def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
 
     The two results are the lower and the upper half.
     """
-    v = _sip_absorbed(words, k0, k1, 0xEE)
+    v = _sip_absorb(words, k0, k1, tweak=0xEE)
     v[2] = v[2] ^ np.uint64(0xEE)
-    low = _sip_finished(v)
+    low = _sip_finish(v)
     v[1] = v[1] ^ np.uint64(0xDD)
-    return [low, _sip_finished(v)]
+    return [low, _sip_finish(v)]
 
 
-def _sip_absorbed(words: Words, k0: int, k1: int, tweak: int) -> list[Words]:
+def _sip_absorb(words: Words, k0: int, k1: int, *, tweak: int) -> list[Words]:
     """Return SipHash's state after the message; `tweak` says which length of output is meant."""
-    first, second = np.uint64(k0), np.uint64(k1)
+    first = np.uint64(k0)
+    second = np.uint64(k1)
     v = [
         np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
         np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D ^ tweak)),
@@ -375,8 +392,8 @@ def _sip_absorbed(words: Words, k0: int, k1: int, tweak: int) -> list[Words]:
     return v
 
 
-def _sip_finished(v: list[Words]) -> Words:
-    """Run the last four rounds on a state, and return what they say."""
+def _sip_finish(v: list[Words]) -> Words:
+    """Run the last four rounds on a state, and return the hash."""
     _sip_rounds(v, 4)
     return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3], np.uint64)
 
@@ -401,9 +418,7 @@ def _rotate(words: Words, bits: int) -> Words:
 
 def _encode(feature: Feature) -> bytes:
     if isinstance(feature, tuple):
-        return b"".join(
-            _length_prefixed(bytes([_kind(token)]) + _encode(token)) for token in feature
-        )
+        return b"".join(_prefix_length(bytes([_kind(token)]) + _encode(token)) for token in feature)
     if isinstance(feature, int):
         return struct.pack("<q", feature)
     if isinstance(feature, float):
@@ -412,8 +427,10 @@ def _encode(feature: Feature) -> bytes:
 
 
 def _kind(token: Token) -> int:
-    return INTEGER if isinstance(token, int) else FLOAT if isinstance(token, float) else STRING
+    if isinstance(token, int):
+        return INTEGER
+    return FLOAT if isinstance(token, float) else STRING
 
 
-def _length_prefixed(data: bytes) -> bytes:
+def _prefix_length(data: bytes) -> bytes:
     return struct.pack("<Q", len(data)) + data

@@ -23,14 +23,14 @@ MAX_EXACT: Final = 2**53
 
 def label_array(y: Any) -> Array:
     """Return y as an array of labels after scikit-learn's checks."""
-    plain = _plainly_labels(y)
-    if plain is not None:
-        return plain
-    labels: Array = column_or_1d(_plain(y), warn=True)
+    array = _read_plain_labels(y)
+    if array is not None:
+        return array
+    labels: Array = column_or_1d(_as_known_type(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     if labels.dtype.kind == "O":
-        labels = _checked_objects(labels)
+        labels = _check_objects(labels)
     with warnings.catch_warnings():
         # Nearly as many labels as examples is usual here: a small batch of next tokens.
         warnings.filterwarnings(
@@ -40,11 +40,10 @@ def label_array(y: Any) -> Array:
     return labels
 
 
-def _plainly_labels(y: Any) -> Array | None:
+def _read_plain_labels(y: Any) -> Array | None:
     """Return integers, or strings, as an array; None for all else.
 
-    Scikit-learn's checks refuse nothing of these, and take longer than a single example does to be
-    learnt.
+    Scikit-learn's checks refuse none of these, and take longer than learning a single example.
     """
     if type(y) is np.ndarray and y.ndim == 1 and len(y):
         if y.dtype.kind in "iubU" or (y.dtype.kind == "O" and set(map(type, y.tolist())) == {str}):
@@ -54,11 +53,8 @@ def _plainly_labels(y: Any) -> Array | None:
     return None
 
 
-def _plain(y: Any) -> Any:
-    """Return labels as a list, or as an array of a type that scikit-learn keeps.
-
-    It makes floats of others.
-    """
+def _as_known_type(y: Any) -> Any:
+    """Return labels in a type that scikit-learn keeps: it makes floats of some others."""
     refuse_masked(y, "y")
     if isinstance(y, (list, tuple)) or (hasattr(y, "columns") and hasattr(y, "shape")):
         return token_array(y)
@@ -66,30 +62,24 @@ def _plain(y: Any) -> Any:
         return np.asarray(y, object) if y.dtype.kind == "T" else np.asarray(y)
     if is_arrow(y):
         return read_arrow(y)
-    if isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype) or (
-        hasattr(y, "null_count") and not y.null_count()
-    ):
+    has_numpy_type = isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype)
+    is_full_polars = hasattr(y, "null_count") and not y.null_count()
+    if has_numpy_type or is_full_polars:
         return y
-    return token_array(
-        y.to_list() if hasattr(y, "to_list") else y.tolist()
-    )  # pandas' own types, or missing values
+    # pandas' own types, or missing values
+    return token_array(y.to_list() if hasattr(y, "to_list") else y.tolist())
 
 
-def _checked_objects(labels: Array) -> Array:
-    """Refuse missing labels and mixtures.
+def _check_objects(labels: Array) -> Array:
+    """Return labels that are objects; refuse missing ones, and numbers beside strings.
 
-    Scikit-learn would fail on them with a message about something else.
-
-    Numbers that NumPy has no common type for are returned as integers, if they are whole.
+    Scikit-learn would fail on these with a message about something else. Numbers that NumPy has no
+    common type for are returned as integers, if they are whole.
     """
     values = labels.tolist()
     for row, label in enumerate(values):
-        if (
-            label is None
-            or label is np.ma.masked
-            or type(label).__name__ == "NAType"
-            or label != label
-        ):
+        is_none = label is None or label is np.ma.masked or type(label).__name__ == "NAType"
+        if is_none or label != label:
             raise ValueError(
                 f"y holds {label} at row {row}: "
                 "drop that row, or give it a label such as 'missing'."
@@ -107,8 +97,8 @@ def _checked_objects(labels: Array) -> Array:
     return np.array(numbers, np.int64)
 
 
-def common_label_dtype(*parts: Array) -> np.dtype[Any]:
-    """Return the type that holds the labels of all parts as they are; refuse if none does.
+def common_label_dtype(*arrays: Array) -> np.dtype[Any]:
+    """Return the type that holds the labels of all arrays as they are; refuse if none does.
 
     Examples
     --------
@@ -118,15 +108,15 @@ def common_label_dtype(*parts: Array) -> np.dtype[Any]:
     >>> common_label_dtype(np.array([2**53 + 1], np.uint64), np.array([-1]))
     dtype('int64')
     """
-    filled = [part for part in parts if len(part)]
-    _refuse_mixture({part.dtype.kind in "OU": part[:1].tolist()[0] for part in filled})
-    dtype: np.dtype[Any] = np.result_type(*(part.dtype for part in filled or parts))
-    whole = [part for part in filled if part.dtype.kind in "iub"]
-    if dtype.kind != "f" or not whole:
+    filled = [labels for labels in arrays if len(labels)]
+    _refuse_mixture({labels.dtype.kind in "OU": labels[:1].tolist()[0] for labels in filled})
+    dtype: np.dtype[Any] = np.result_type(*(labels.dtype for labels in filled or arrays))
+    integers = [labels for labels in filled if labels.dtype.kind in "iub"]
+    if dtype.kind != "f" or not integers:
         return dtype
-    if len(whole) == len(filled):
+    if len(integers) == len(filled):
         return np.dtype(np.int64)  # a label is a token, and integer tokens fit in it
-    largest = max((abs(int(end)) for part in whole for end in (part.min(), part.max())), default=0)
+    largest = max(abs(int(end)) for labels in integers for end in (labels.min(), labels.max()))
     if largest > MAX_EXACT:
         raise ValueError(
             f"Some labels are floats, others whole numbers as large as {largest}, which no float "
@@ -136,7 +126,7 @@ def common_label_dtype(*parts: Array) -> np.dtype[Any]:
 
 
 def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
-    """Return whether a type holds a label as it is; False where one must look closer."""
+    """Return whether a type certainly holds a label as it is."""
     if isinstance(label, str):
         return dtype.kind in "UO"
     if dtype == np.int64:
@@ -145,9 +135,7 @@ def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
 
 
 def widen_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
-    """Return the type, or a wider one that holds these numbers, too.
-
-    A stream's first labels may be small.
+    """Return the type of a stream's first labels, or a wider one that holds later ones, too.
 
     Examples
     --------
@@ -157,16 +145,25 @@ def widen_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]
     >>> widen_label_dtype(np.dtype(np.int8), Vocabulary.of([1, 300]))
     dtype('int64')
     """
-    if dtype.kind in "iubf" and len(labels.ints) and not len(labels.floats):
-        low, high = int(labels.ints[0]), int(labels.ints[-1])
-        least, most = (-MAX_EXACT, MAX_EXACT) if dtype.kind == "f" else (0, 1)
-        if dtype.kind in "iu":
-            least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        return dtype if least <= low and high <= most else np.dtype(np.int64)
-    return np.dtype(np.float64) if dtype.kind in "iub" and len(labels.floats) else dtype
+    if dtype.kind in "iub" and len(labels.floats):
+        return np.dtype(np.float64)
+    if dtype.kind not in "iubf" or not len(labels.ints) or len(labels.floats):
+        return dtype
+    if dtype.kind == "f":
+        low = -MAX_EXACT
+        high = MAX_EXACT
+    elif dtype.kind == "b":
+        low = 0
+        high = 1
+    else:
+        low = int(np.iinfo(dtype).min)
+        high = int(np.iinfo(dtype).max)
+    fit = low <= int(labels.ints[0]) and int(labels.ints[-1]) <= high
+    return dtype if fit else np.dtype(np.int64)
 
 
 def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
+    """Refuse numbers beside strings; given is one label of each kind, strings under True."""
     if len(example_by_kind) > 1:
         raise ValueError(
             f"Some labels are numbers like {example_by_kind[False]!r}, "
@@ -180,13 +177,14 @@ def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> Array:
 
     All callers share one array, which is read-only.
     """
-    kind = "U" if dtype.kind == "U" else dtype.str  # a string's type is as wide as the longest
-    made: Array | None = labels.as_arrays.get(kind)
-    if made is None:
-        made = np.array(labels.ints if len(labels) == len(labels.ints) else labels.tolist(), kind)
-        made.setflags(write=False)
-        labels.as_arrays[kind] = made
-    return made
+    type_name = "U" if dtype.kind == "U" else dtype.str  # "U" is as wide as the longest string
+    classes: Array | None = labels.as_arrays.get(type_name)
+    if classes is None:
+        are_integers = len(labels) == len(labels.ints)
+        classes = np.array(labels.ints if are_integers else labels.tolist(), type_name)
+        classes.setflags(write=False)
+        labels.as_arrays[type_name] = classes
+    return classes
 
 
 def most_frequent_labels(y: Array, number: int) -> list[Any]:
@@ -229,9 +227,12 @@ def top_columns(scores: Array, k: int) -> Ints:
     m, n_labels = scores.shape
     if check_k(k) >= n_labels:
         return np.argsort(-scores, axis=1, kind="stable")
+    # Take the columns above the k-th highest score, then the first of those that equal it.
     threshold = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
-    above, equal = scores > threshold, scores == threshold
-    left = k - above.sum(axis=1, keepdims=True)
-    columns = np.nonzero(above | (equal & (np.cumsum(equal, axis=1) <= left)))[1].reshape(m, k)
+    is_above = scores > threshold
+    is_equal = scores == threshold
+    n_equal = k - is_above.sum(axis=1, keepdims=True)
+    is_chosen = is_above | (is_equal & (np.cumsum(is_equal, axis=1) <= n_equal))
+    columns = np.nonzero(is_chosen)[1].reshape(m, k)
     order = np.argsort(-np.take_along_axis(scores, columns, axis=1), axis=1, kind="stable")
     return np.take_along_axis(columns, order, axis=1)

@@ -31,6 +31,7 @@ MISSING: Final = "<missing>"
 MISSING_RULES: Final = ("token", "empty", "refuse")
 
 _PRESENT: Final = frozenset({str, int, bool})
+"""The types of values that are never missing."""
 
 
 def check_missing_rule(missing: Any) -> None:
@@ -75,10 +76,10 @@ def fill_missing(array: Array, missing: str) -> Array:
         array = np.full(array.shape, None, object)
     if array.dtype.kind == "O":
         values = array.ravel().tolist()
-        kinds = set(map(type, values))
-        if kinds <= _PRESENT:
+        value_types = set(map(type, values))
+        if value_types <= _PRESENT:
             return array
-        if any(map(_has_name, kinds)):
+        if any(map(_has_name, value_types)):
             values = [str(value) if _has_name(type(value)) else value for value in values]
             array = object_array(values).reshape(array.shape)
     if missing == "refuse" or array.dtype.kind not in "fOT":
@@ -86,9 +87,8 @@ def fill_missing(array: Array, missing: str) -> Array:
     if array.dtype.kind == "f":
         lacking = np.isnan(array)
     else:
-        lacking = np.fromiter(map(is_missing, array.ravel().tolist()), bool, array.size).reshape(
-            array.shape
-        )
+        flags = map(is_missing, array.ravel().tolist())
+        lacking = np.fromiter(flags, bool, array.size).reshape(array.shape)
     if not lacking.any():
         return array
     replaced = array.astype(object)
@@ -108,10 +108,7 @@ def fill_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
 
 
 def _has_name(kind: type) -> bool:
-    """Return whether the text of values of this type is their name.
-
-    It is that of intervals and periods of pandas.
-    """
+    """Return whether values of this type are intervals or periods: their text is their name."""
     return kind.__name__ in ("Interval", "Period") and kind.__module__.split(".")[0] == "pandas"
 
 

@@ -55,14 +55,8 @@ class PlacedCategories(np.ndarray):
     def from_codes(cls, codes: Array, categories: Iterable[Any], where: str) -> PlacedCategories:
         """Return a column of codes as frames have them, -1 or NaN where a value is missing."""
         places = np.asarray(codes, np.float64)
-        return cls._from_places(
-            np.where(places < 0, np.nan, places), check_order(categories, where)
-        )
-
-    @classmethod
-    def _from_places(cls, places: Floats, order: Order) -> PlacedCategories:
-        column = places.view(cls)
-        column.order = order
+        column = np.where(places < 0, np.nan, places).view(cls)
+        column.order = check_order(categories, where)
         return column
 
     def __array_finalize__(self, other: Any) -> None:
@@ -108,8 +102,8 @@ def check_order(categories: Iterable[Any], where: str) -> Order:
 def find_places(column: Array, order: Order, where: str, *, learning: bool) -> Floats:
     """Return the place of each value in the order of its column, NaN for what is missing.
 
-    A value that is no category is refused in what is learned, and missing in a question. So are
-    categories in another order: they would be read as what they do not mean.
+    A value that is no category is refused in what is learned, and missing in a question. A column
+    of a frame whose order has two of the categories the other way round is always refused.
 
     Examples
     --------
@@ -123,18 +117,20 @@ def find_places(column: Array, order: Order, where: str, *, learning: bool) -> F
             return np.asarray(column)
         _check_same_direction(column.order, order, where)
         column = column.as_values()
-    places = _map_to_places(order)
-    tokens = fill_tokens(column.tolist(), "token")
-    found = np.array([places.get(_as_key(token), np.nan) for token in tokens], np.float64)
+    place_of = _map_to_places(order)
+    values = column.tolist()
+    tokens = fill_tokens(values, "token")
+    places = np.array([place_of.get(_as_key(token), np.nan) for token in tokens], np.float64)
     if learning:
-        for token, value in zip(found.tolist(), column.tolist(), strict=True):
-            if token != token and not _stands_for_none(value):
+        for i in np.flatnonzero(np.isnan(places)).tolist():
+            value = values[i]
+            if not _stands_for_none(value):
                 raise ValueError(
                     f"{where} holds ordered categories, "
                     f"and {reprlib.repr(value)} is none of {describe_order(order)}. "
                     "Correct the value, or fit a new model with an order that has it."
                 )
-    return found
+    return places
 
 
 def values_at(places: Iterable[Any], order: Order) -> Array:
@@ -166,12 +162,12 @@ def describe_order(order: Order) -> str:
 @lru_cache(maxsize=32)  # single rows are looked up one by one, and making it is slow
 def _map_to_places(order: Order) -> Mapping[Any, float]:
     """Return the place of each category, and of each text that stands for one in a file."""
-    places: dict[Any, float] = {}
+    place_of: dict[Any, float] = {}
     for place, category in enumerate(order):
-        places.update(dict.fromkeys(_texts_of(category), float(place)))
-    # a category comes before another one that is written alike: "1" before 1
-    places.update({category: float(place) for place, category in enumerate(order)})
-    return places
+        place_of.update(dict.fromkeys(_texts_of(category), float(place)))
+    # the string "1", where it is a category, wins over the text of the category 1
+    place_of.update({category: float(place) for place, category in enumerate(order)})
+    return place_of
 
 
 def _texts_of(category: Token) -> list[str]:
@@ -184,12 +180,12 @@ def _texts_of(category: Token) -> list[str]:
     return [str(category)]
 
 
-def _check_same_direction(asked: Order, order: Order, where: str) -> None:
+def _check_same_direction(frame_order: Order, order: Order, where: str) -> None:
     """Refuse an order of a frame that has two categories the other way round than the model."""
-    places = {category: place for place, category in enumerate(order)}
-    shared = [category for category in asked if category in places]
+    place_of = {category: place for place, category in enumerate(order)}
+    shared = [category for category in frame_order if category in place_of]
     for low, high in pairwise(shared):
-        if places[low] > places[high]:
+        if place_of[low] > place_of[high]:
             raise ValueError(
                 f"{where} was learned in the order {describe_order(order)}, and here {low!r} "
                 f"comes before {high!r}: give the column the order that was learned."

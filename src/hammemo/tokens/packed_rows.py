@@ -1,6 +1,4 @@
-"""Wide tables of numbers: the numbers of a row are one token.
-
-Its size follows from the nonzero numbers.
+"""Wide tables of numbers: all numbers of a row are one token, short where most are zero.
 
 A row of a table with thousands of columns is not thousands of tokens: most numbers of such tables
 are zero, or occur once. So a table with more than `MOST_PLAIN_COLUMNS` columns, all of them
@@ -87,13 +85,13 @@ class NumberEntries(NamedTuple):
 
     def of_columns(self, chosen: Ints) -> Floats:
         """Return the numbers of some columns, which ascend: (m, columns)."""
-        found = np.zeros((len(self), len(chosen)))
-        place = np.full(self.n_columns, -1, np.int32)
-        place[chosen] = np.arange(len(chosen))
-        at = place[self.columns]
-        is_chosen = at >= 0
-        found[self.rows[is_chosen], at[is_chosen]] = self.values[is_chosen]
-        return found
+        numbers = np.zeros((len(self), len(chosen)))
+        place_of_column = np.full(self.n_columns, -1, np.int32)
+        place_of_column[chosen] = np.arange(len(chosen))
+        places = place_of_column[self.columns]
+        is_chosen = places >= 0
+        numbers[self.rows[is_chosen], places[is_chosen]] = self.values[is_chosen]
+        return numbers
 
 
 def pack_rows(X: Any) -> Array:
@@ -133,9 +131,10 @@ def _pack_sparse(X: Any) -> list[str]:
     ends: list[int] = rows.indptr.tolist()
     tokens: list[str] = []
     for first, last in pairwise(ends):
-        own = values[first:last]
-        present = own != 0
-        tokens.append(_pack(rows.indices[first:last][present], own[present], rows.shape[1]))
+        numbers = values[first:last]
+        is_entry = numbers != 0  # a sparse matrix may hold zeros
+        places = rows.indices[first:last][is_entry]
+        tokens.append(_pack(places, numbers[is_entry], rows.shape[1]))
     return tokens
 
 
@@ -150,36 +149,38 @@ def _as_numbers(values: Array) -> Floats:
 
 
 def _pack(places: Ints, values: Floats, n_columns: int) -> str:
+    """Return the packed row with these nonzero numbers."""
     if (_PLACE_BYTES + _NUMBER_BYTES) * len(places) < _NUMBER_BYTES * n_columns:
         content = places.astype("<u4").tobytes() + values.astype("<f8").tobytes()
         return _SPARSE + content.decode("latin-1")
-    whole = np.zeros(n_columns, "<f8")
-    whole[places] = values
-    return _DENSE + whole.tobytes().decode("latin-1")
+    numbers = np.zeros(n_columns, "<f8")
+    numbers[places] = values
+    return _DENSE + numbers.tobytes().decode("latin-1")
 
 
 def unpack_rows(contexts: Contexts, n_columns: int) -> NumberEntries:
-    """Return the numbers of contexts of packed rows.
+    """Return the numbers of contexts of packed rows; zeros where a position has no token.
 
-    ValueError where a token is not one of so many columns.
-
-    A position without a token holds zeros.
+    ValueError where a token is not the row of a table with so many columns.
     """
     vocabulary = contexts.vocabulary
     if len(vocabulary) > len(vocabulary.strings):
         raise ValueError("a row of a wide table is not packed")
-    used = np.zeros(len(vocabulary) + 1, bool)  # rank -1 reads the last entry
-    used[contexts.ranks[:, 0]] = True
-    parts = [_unpack(token, n_columns) for token in vocabulary.strings[used[:-1]].tolist()]
-    parts.append((np.empty(0, np.int32), np.empty(0)))
-    entries = _joined(parts, n_columns)
-    place = np.full(len(used), len(parts) - 1)
-    place[:-1][used[:-1]] = np.arange(len(parts) - 1)
-    return entries.take(place[contexts.ranks[:, 0]])
+    ranks = contexts.ranks[:, 0]
+    marks = np.zeros(len(vocabulary) + 1, bool)
+    marks[ranks] = True  # rank -1, no token, marks the last entry
+    is_used = marks[:-1]
+    # Each row is unpacked once, however often it occurs. The last one, without entries, stands for
+    # no token.
+    rows = [_unpack(token, n_columns) for token in vocabulary.strings[is_used].tolist()]
+    rows.append((np.empty(0, np.int32), np.empty(0)))
+    row_of_rank = np.full(len(marks), len(rows) - 1)
+    row_of_rank[:-1][is_used] = np.arange(len(rows) - 1)
+    return _join_rows(rows, n_columns).take(row_of_rank[ranks])
 
 
-def _joined(parts: Iterable[tuple[NDArray[np.int32], Floats]], n_columns: int) -> NumberEntries:
-    columns, values = zip(*parts, strict=True)
+def _join_rows(rows: Iterable[tuple[NDArray[np.int32], Floats]], n_columns: int) -> NumberEntries:
+    columns, values = zip(*rows, strict=True)
     starts = np.cumsum([0, *map(len, values)])
     return NumberEntries(starts, np.concatenate(columns), np.concatenate(values), n_columns)
 
@@ -195,8 +196,8 @@ def _unpack(token: str, n_columns: int) -> tuple[NDArray[np.int32], Floats]:
         row = np.frombuffer(content, "<f8").astype(np.float64)
         places = np.flatnonzero(row).astype(np.int32)
         return places, row[places]
-    n_entries, rest = divmod(len(content), _PLACE_BYTES + _NUMBER_BYTES)
-    if token[:1] != _SPARSE or rest:
+    n_entries, n_left = divmod(len(content), _PLACE_BYTES + _NUMBER_BYTES)
+    if token[:1] != _SPARSE or n_left:
         raise wrong
     places = np.frombuffer(content, "<u4", n_entries).astype(np.int64)
     if n_entries and ((places[1:] <= places[:-1]).any() or places[-1] >= n_columns):
@@ -206,10 +207,7 @@ def _unpack(token: str, n_columns: int) -> tuple[NDArray[np.int32], Floats]:
 
 
 def unpack_table(contexts: Contexts, n_columns: int) -> Floats:
-    """Return contexts of packed rows as a table (m, columns).
-
-    It is for few rows, and where all columns are needed.
-    """
+    """Return contexts of packed rows as a table (m, columns): only few rows have room for it."""
     entries = unpack_rows(contexts, n_columns)
     table = np.zeros((len(entries), n_columns))
     table[entries.rows, entries.columns] = entries.values

@@ -1,9 +1,8 @@
-"""How what is compiled reads questions: as the model that it was compiled from reads them.
+"""How compiled models read questions: as the models that they were compiled from.
 
 A predictor, and a torch module made of one, has no parameters and no training rows, but it knows
 the columns of its model: how many there are, their names, and which of them are numbers. With
-these, `ReadsQuestions` accepts and refuses what the model accepts and refuses, by the same
-functions.
+these, `ReadsQuestions` accepts and refuses the same questions as the model, by the same functions.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class QuestionForm:
-    """What questions to a compiled model look like, and how they are read.
-
-    It has the parameters of `ReadingRules`.
+    """What questions to a compiled model look like, and how they are read: its `ReadingRules`.
 
     Parameters
     ----------
@@ -50,23 +47,17 @@ class QuestionForm:
 
     @property
     def numeric(self) -> str | None:
-        """Which columns are numbers by the user's word; only None has a meaning here.
-
-        What columns are is settled.
-        """
+        """None where all columns are names; else the kinds of the columns say which are numbers."""
         return "auto" if self.reads_tables else None
 
     @property
     def ordered(self) -> None:
-        """Which categories have an order; the columns of the model say it."""
+        """None: the columns say which categories have an order."""
         return None
 
     @property
     def kernel_is_automatic(self) -> bool:
-        """Whether whole numbers of lists and arrays are numbers.
-
-        It has no meaning where the columns are known.
-        """
+        """Whether whole numbers of lists and arrays are numbers; the columns say which are."""
         return True
 
     def with_names(self, names: Iterable[str] | None) -> QuestionForm:
@@ -75,10 +66,7 @@ class QuestionForm:
         return replace(self, columns=replace(self.columns, names=named))
 
     def read_rows_in_order(self, rows: Sequence[Sequence[Any]]) -> Contexts:
-        """Return the contexts of lists of values in the order of the columns.
-
-        Such rows have no names to compare.
-        """
+        """Return the contexts of rows without names: lists of values in order of the columns."""
         kinds = self.columns.kinds
         if not self.columns.has_ordered:
             return contexts_of_length(rows, self.columns.n, self.missing)
@@ -88,10 +76,9 @@ class QuestionForm:
 
 
 class ReadsQuestions:
-    """What reads questions as a model does. A subclass sets `form`.
+    """A base for compiled models: it reads questions as a model does. A subclass sets `form`.
 
-    scikit-learn's checks of names and numbers of columns name the class of what they check, so
-    their messages speak of a Predictor.
+    Messages of scikit-learn's checks name the class that they check, such as Predictor.
     """
 
     form: QuestionForm
@@ -136,10 +123,8 @@ class ReadsQuestions:
         """Return the context of one row, a list of its values in the order of the columns."""
         try:
             return self.form.read_rows_in_order([row])
-        except (
-            TypeError,
-            ValueError,
-        ):  # the way of a table takes longer, and has the words of the model
+        except (TypeError, ValueError):
+            # Read it as a table: that takes longer, and gives the errors of the model.
             unnamed = copy.copy(self)
             unnamed.form = self.form.with_names(None)
             return unnamed.read([row])

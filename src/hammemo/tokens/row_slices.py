@@ -1,4 +1,4 @@
-"""Long tables of questions in slices."""
+"""Long tables of questions, cut into slices."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ ROWS_AT_ONCE: Final = 2**15
 
 
 def row_slices(X: Any) -> list[Any]:
-    """Return X in slices of bounded length.
-
-    So a question takes no more memory the longer it is.
-    """
+    """Return X in slices of bounded length, so that the memory of a question is bounded, too."""
     if sparse.issparse(X):
         sparse_rows: Any = X.tocsr()  # type: ignore[attr-defined]
-        m = sparse_rows.shape[0]
-        return [
-            sparse_rows[first : first + ROWS_AT_ONCE] for first in range(0, max(m, 1), ROWS_AT_ONCE)
-        ]
+        starts = range(0, max(sparse_rows.shape[0], 1), ROWS_AT_ONCE)
+        return [sparse_rows[start : start + ROWS_AT_ONCE] for start in starts]
     if hasattr(X, "iloc"):
         rows = X.iloc
     elif isinstance(X, list) or (isinstance(X, np.ndarray) and X.ndim):
@@ -30,4 +25,4 @@ def row_slices(X: Any) -> list[Any]:
         return [X]
     if len(X) <= ROWS_AT_ONCE:
         return [X]
-    return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
+    return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(X), ROWS_AT_ONCE)]

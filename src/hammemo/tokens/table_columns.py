@@ -29,7 +29,7 @@ _EXACT_FLOATS: Final = 2**53
 """Below this, a float holds every whole number exactly."""
 
 
-def quote_column(j: int, names: Sequence[Any] | None) -> str:
+def quote_column(j: int, names: Sequence[Any] | Array | None) -> str:
     """Return a column as messages name it, at the start of a sentence.
 
     Examples

@@ -1,6 +1,4 @@
-"""What the texts of a column say: numbers, dates of one format, or names.
-
-They also say which texts stand for missing values.
+"""What the texts of a column say: whether it holds numbers, dates of one format, or names.
 
 A text file has only texts, so what a column holds follows from all of its texts. `TextEvidence` is
 what some rows say about it. Evidence of more rows is added with `plus`, in any order, so that files
@@ -31,20 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 NA_TEXTS: Final = (
-    *(
-        "#N/A",
-        "#N/A N/A",
-        "#NA",
-        "-1.#IND",
-        "-1.#QNAN",
-        "-NaN",
-        "-nan",
-        "1.#IND",
-        "1.#QNAN",
-        "<NA>",
-        "?",
-    ),
-    *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "?", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 )
 """The texts that pandas reads as missing values, and ``?``, which many published tables have.
 
@@ -65,16 +51,13 @@ UNKNOWN: Final = "?"
 """The letter of a column without any value."""
 
 _MAX_OTHERS: Final = 6
-"""A column with more different texts than these that are neither numbers nor dates holds names: no
-doubt is left.
-"""
+"""A column with more different texts that are neither numbers nor dates certainly holds names."""
 
 _MOST_STRAYS: Final = 3
 _LEAST_NUMBERS: Final = 20
 _SHARE_OF_NUMBERS: Final = 0.9
-"""A column of names gets a hint if this share of at least so many values are numbers, and few texts
-are not.
-"""
+"""A column of names gets a hint if it has so many numbers, they are this share of its values, and
+few texts are no numbers."""
 
 _LEAST_COMPACT: Final = 5
 """A column of so many whole numbers, each of which is a date as eight digits, gets a hint."""
@@ -104,8 +87,8 @@ def number_in(text: str) -> float | None:
     """
     number = float(text) if _NUMBER_TEXT.fullmatch(text) else math.inf
     if 2**53 <= abs(number) <= 2**63 and _WHOLE_TEXT.fullmatch(text):
-        whole = int(text)
-        return whole if -(2**63) < whole < 2**63 else number
+        integer = int(text)
+        return integer if -(2**63) < integer < 2**63 else number
     return number if math.isfinite(number) else None
 
 
@@ -135,10 +118,7 @@ class Doubt(StrEnum):
 
 
 class _Tally:
-    """Evidence while the texts of a batch are read.
-
-    There may be 65,536 different ones in each column.
-    """
+    """What the texts of a batch say of a column, while they are read one by one."""
 
     def __init__(self, na: Collection[str]) -> None:
         self.na = na
@@ -151,7 +131,7 @@ class _Tally:
         self.shown: list[str] = []
 
     def add(self, text: str, count: int) -> None:
-        """Count a text that is not blank and that is there so many times."""
+        """Count a text that is not blank and that occurs so many times."""
         if text in self.na or text.strip() in self.na:
             self.missing[text.strip()] += count
         elif number_in(text) is not None and not _LEADING_ZERO.match(text):
@@ -166,7 +146,7 @@ class _Tally:
                 self.shown = []
         elif formats := formats_of(text):
             if COMPACT in self.readings:
-                self.shown = []  # they were whole numbers
+                self.shown = []  # forget the whole numbers shown so far
             self.n_dates += count
             self.readings &= formats
             self._show(text)
@@ -244,9 +224,9 @@ class TextEvidence:
             return NO_EVIDENCE
         if kind == ColumnKind.NUMBERS:
             return cls(n_values=1, n_numbers=1, readings=_NUMBER_ONLY)
-        return (
-            cls(n_values=1, n_dates=1, readings=DATES) if kind == ColumnKind.DATES else NAMES_ONLY
-        )
+        if kind == ColumnKind.DATES:
+            return cls(n_values=1, n_dates=1, readings=DATES)
+        return NAMES_ONLY
 
     @classmethod
     def of_texts(cls, values: Iterable[str | None], na: Collection[str]) -> TextEvidence:
@@ -284,19 +264,13 @@ class TextEvidence:
         )
 
     def without_numbers(self) -> TextEvidence:
-        """Return the evidence of strings in a format that has numbers.
-
-        They may be dates, but are no numbers.
-        """
+        """Return the evidence of strings where numbers have a type: they may only be dates."""
         if not self.n_values:
             return self
         return replace(self, readings=_NOTHING if self.n_numbers else self.readings & _NOT_COMPACT)
 
     def as_dates(self) -> TextEvidence:
-        """Return the evidence of a column that the user says holds dates.
-
-        A value that is none is refused later.
-        """
+        """Return the evidence of a column that holds dates, as the user says; it is not checked."""
         if not self.n_values:
             return self
         return replace(TextEvidence.of_kind(ColumnKind.DATES), missing=self.missing)

@@ -29,11 +29,12 @@ _FIRST_LOOK: Final = 200
 """Strings that are looked at first: most columns of names show it at once."""
 
 _MANY_ROWS: Final = 50
+"""Strings of a column, at least, for a warning that all of them are numbers."""
+
 _MANY_TEXTS: Final = 20
 _MANY_CODES: Final = 100
-"""From so many different fractions, or whole numbers, on: fewer strings may be codes, such as days
-of a month.
-"""
+"""Different fractions, or different whole numbers, at least: fewer may be codes, such as days of a
+month."""
 
 _FEW_TEXTS: Final = 5
 """The same for fractions beside texts of missing values, which codes rarely have, and for dates."""
@@ -65,13 +66,21 @@ def warn_of_texts(columns: list[Array], kinds: ColumnKinds, names: Sequence[Any]
             advice.append(words)
     if not advice:
         return False
-    more = places[1:]
-    rest = ""
-    if more:
-        hidden = f" and {len(more) - _MOST_NAMED:,} more" if len(more) > _MOST_NAMED else ""
-        rest = f" Columns of the same sort: {', '.join(more[:_MOST_NAMED])}{hidden}."
-    warnings.warn(f"Column {places[0]} holds {advice[0]}{rest}", UserWarning, stacklevel=2)
+    warnings.warn(
+        f"Column {places[0]} holds {advice[0]}{_list_others(places[1:])}",
+        UserWarning,
+        stacklevel=2,
+    )
     return True
+
+
+def _list_others(places: list[str]) -> str:
+    """Return the sentence that names the other columns, the first few of them if they are many."""
+    if not places:
+        return ""
+    n_unnamed = len(places) - _MOST_NAMED
+    ending = f" and {n_unnamed:,} more" if n_unnamed > 0 else ""
+    return f" Columns of the same sort: {', '.join(places[:_MOST_NAMED])}{ending}."
 
 
 def _name_in_words(place: int, names: Sequence[Any] | None) -> str:
@@ -88,7 +97,7 @@ def _name_in_code(place: int, names: Sequence[Any] | None) -> str:
 
 
 def _advise(values: list[Any], column: str) -> str | None:
-    """Return what a column probably holds and how it is converted; None if its values are names."""
+    """Return what a column probably holds and how to convert it; None if its values are names."""
     texts = [value for value in values if isinstance(value, str) and value != MISSING]
     if not texts or TextEvidence.of_texts(texts[:_FIRST_LOOK], _NA).is_closed:
         return None
@@ -108,10 +117,7 @@ def _advise(values: list[Any], column: str) -> str | None:
 def _advise_numbers(
     texts: list[str], others: list[Any], evidence: TextEvidence, column: str
 ) -> str | None:
-    """Return the advice for a column of numbers that are strings, or stand beside strings.
-
-    The strings beside numbers stand for missing values.
-    """
+    """Return the advice for numbers that are strings, or stand beside texts of missing values."""
     numbers = {text for text in texts if text.strip() and text.strip() not in _NA}
     if evidence.missing:
         least = _MANY_TEXTS if all(text.strip().isdecimal() for text in numbers) else _FEW_TEXTS

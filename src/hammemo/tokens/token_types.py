@@ -1,6 +1,6 @@
-"""Whether each column held numbers or strings when it was learnt, and what differs in a query.
+"""Whether each column held numbers or strings when it was learned, and what differs in a query.
 
-``39`` and ``"39"`` are two tokens. A column that was learnt as numbers and queried as strings
+``39`` and ``"39"`` are two tokens. A column that was learned as numbers and queried as strings
 matches nothing, and the answer changes without an error. So a model notes the type of the tokens of
 each column. A stream has one type for all its positions.
 """
@@ -17,6 +17,7 @@ import numpy as np
 from hammemo._versions import Cached, cached_property
 from hammemo.tokens.column_kinds import NAMES, TokenType
 from hammemo.tokens.missing import MISSING
+from hammemo.tokens.table_columns import quote_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 _LOOKED_AT: Final = 8
 """Rows of a question that are looked at."""
 
-
-_NUMBERS, _STRINGS, _UNKNOWN = (
-    TokenType  # for single questions: to look up a member takes time in Python 3.11
-)
+# For single questions: to look up a member takes time in Python 3.11.
+_NUMBERS, _STRINGS, _UNKNOWN = TokenType
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,12 @@ class TokenTypes(Cached):
 
     @classmethod
     def from_contexts(cls, contexts: Contexts, n_columns: int | None = None) -> TokenTypes:
-        """Return the types of the columns of contexts.
-
-        With `n_columns` one, it is the type of all positions together.
-        """
+        """Return the types of the columns of contexts, or with `n_columns` 1 that of all tokens."""
         return cls(_find_types(contexts, contexts.h if n_columns is None else n_columns))
 
     @classmethod
     def from_kinds(cls, kinds: ColumnKinds) -> TokenTypes:
-        """Return what a model from a file knows: which columns are ordered.
-
-        What names are, a file does not say.
-        """
+        """Return what a model from a file knows: ordered columns are numbers, names may be both."""
         return cls(tuple(_UNKNOWN if kind is NAMES else _NUMBERS for kind in kinds))
 
     @cached_property
@@ -93,13 +86,17 @@ class TokenTypes(Cached):
     ) -> dict[int, str]:
         """Return a sentence for each column that has another type in these contexts.
 
-        Missing values have no type.
-
-        `kinds` says which columns are numbers or dates in cells: what is none counts as missing
-        there.
+        Parameters
+        ----------
+        contexts : Contexts
+            Those of a question. Missing values have no type.
+        names : sequence, optional
+            The names of the columns.
+        kinds : tuple of ColumnKind, optional
+            What the columns hold: in numbers and dates, strings count as missing.
         """
         if contexts.integers is not None and not self.has_strings:
-            return {}  # what most questions are: nothing is looked at
+            return {}  # most questions of integers: nothing is looked at
         tokens = contexts.vocabulary
         no_strings = not self.has_strings and not len(tokens.strings)
         no_numbers = _NUMBERS not in self.types and len(tokens.strings) == len(tokens)
@@ -107,15 +104,12 @@ class TokenTypes(Cached):
             return {}
         first_rows = contexts[:_LOOKED_AT]
         types = _find_types(first_rows, len(self.types))
+        is_stream = names is None and len(self.types) < contexts.h
         sentences = {}
         for column, (before, after) in enumerate(zip(self.types, types, strict=True)):
             if before is after or _UNKNOWN in (before, after):
                 continue
-            where = f"Column {column}"
-            if names is not None:
-                where = f"Column {names[column]!r}"
-            elif len(self.types) < contexts.h:
-                where = "The stream"
+            where = "The stream" if is_stream else quote_column(column, names)
             learned = before.name.lower()
             why = "a number and a string are never equal, so nothing that was learned of it matches"
             if kinds is not None and len(kinds) == len(self.types) and kinds[column].is_ordered:
@@ -137,15 +131,13 @@ def warn_once(sentences: dict[int, str], warned: dict[int, object]) -> None:
     """
     for column, sentence in sentences.items():
         mark = object()
-        if warned.setdefault(column, mark) is mark:  # one store in C
+        # `setdefault` is one step for all threads, so only one of them gets its own mark back.
+        if warned.setdefault(column, mark) is mark:
             warnings.warn(sentence, UserWarning, stacklevel=find_user_level())
 
 
 def find_user_level() -> int:
-    """Return how many calls above the caller this package was called.
-
-    Questions come in several ways.
-    """
+    """Return the `stacklevel` for a warning of the caller that points to the user's line."""
     frame = inspect.currentframe()
     if frame is not None:
         frame = frame.f_back  # of the caller
@@ -172,12 +164,13 @@ def _first_value(contexts: Contexts, column: int, n_columns: int, kind: TokenTyp
 
 
 def _find_types(contexts: Contexts, n_columns: int) -> tuple[TokenType, ...]:
+    """Return the type of the tokens of each column, or of all positions if `n_columns` is 1."""
     if contexts.integers is not None:
         return (_NUMBERS,) * n_columns
     vocabulary = contexts.vocabulary
     ranks = contexts.ranks.reshape(-1, n_columns)
     n_numbers = len(vocabulary.ints) + len(vocabulary.floats)
-    # rank -1, no token, reads the last entry, here and below
+    # rank -1, no token, reads the last entry of both
     is_number = np.append(np.arange(len(vocabulary)) < n_numbers, False)
     is_string = np.concatenate([np.zeros(n_numbers, bool), vocabulary.strings != MISSING, [False]])
     has_numbers: list[bool] = np.any(is_number[ranks], axis=0).tolist()

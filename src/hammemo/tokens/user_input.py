@@ -440,23 +440,18 @@ def _has_types(rules: ReadingRules, X: Any) -> bool:
 
 
 def _plain_tokens(X: Any) -> Any:
-    """Return lists of integers and strings, all of one length, as an array.
-
-    Everything else is returned as it is.
-    """
-    if (
-        type(X) is not list
-        or not X
-        or any(type(row) is not list or len(row) != len(X[0]) for row in X)
-    ):
+    """Return lists of integers and strings, all of one length, as an array; else X itself."""
+    if type(X) is not list or not X:
         return X
-    kinds = set().union(*(map(type, row) for row in X))
-    if kinds == {int}:
+    if any(type(row) is not list or len(row) != len(X[0]) for row in X):
+        return X
+    value_types = set().union(*(map(type, row) for row in X))
+    if value_types == {int}:
         try:
             return np.array(X, np.int64)
         except OverflowError:
             return X
-    if not kinds or not kinds <= {int, str}:
+    if not value_types or not value_types <= {int, str}:
         return X
     array = np.empty((len(X), len(X[0])), object)
     array[:] = X
@@ -464,21 +459,15 @@ def _plain_tokens(X: Any) -> Any:
 
 
 def _plain_rows(X: Any, kinds: ColumnKinds) -> Any:
-    """Return lists of finite numbers and strings that fit the kinds as an array.
-
-    Everything else is returned as it is.
-    """
-    if (
-        type(X) is not list
-        or not X
-        or any(type(row) is not list or len(row) != len(kinds) for row in X)
-    ):
+    """Return lists of finite numbers and strings that fit the kinds as an array; else X itself."""
+    if type(X) is not list or not X:
+        return X
+    if any(type(row) is not list or len(row) != len(kinds) for row in X):
         return X
     if not all(all(map(is_own_token, row, kinds)) for row in X):
         return X
-    array = np.empty(
-        (len(X), len(kinds)), np.float64 if all(kind is NUMBERS for kind in kinds) else object
-    )
+    dtype = np.float64 if all(kind is NUMBERS for kind in kinds) else object
+    array = np.empty((len(X), len(kinds)), dtype)
     array[:] = X
     return array
 

@@ -1,6 +1,4 @@
-"""Wide tables of numbers as users give them, read at once and packed.
-
-Sparse ones are never made dense.
+"""Wide tables of numbers as users have them, read at once and packed; sparse ones stay sparse.
 
 A table is wide if it has more than `MOST_PLAIN_COLUMNS` columns. It is packed if all of its columns
 are numbers by their types, and the kernel is automatic, so that no kernel names single positions.
@@ -16,7 +14,7 @@ from scipy import sparse
 from hammemo.tokens.column_kinds import NUMBERS
 from hammemo.tokens.column_values import read_ordered
 from hammemo.tokens.packed_rows import MOST_COLUMNS, MOST_PLAIN_COLUMNS, pack_rows
-from hammemo.tokens.table_columns import table_columns
+from hammemo.tokens.table_columns import quote_column, table_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,20 +30,14 @@ def is_wide_table(X: Any) -> bool:
     """Return whether X has two dimensions and too many columns for a plain table."""
     shape = getattr(X, "shape", None)
     if shape is None:
-        is_rows = (
-            isinstance(X, (list, tuple))
-            and len(X) > 0
-            and isinstance(X[0], (list, tuple, np.ndarray))
-        )
-        return is_rows and len(X[0]) > MOST_PLAIN_COLUMNS
+        if not isinstance(X, (list, tuple)) or not X:
+            return False
+        return isinstance(X[0], (list, tuple, np.ndarray)) and len(X[0]) > MOST_PLAIN_COLUMNS
     return len(shape) == 2 and shape[1] > MOST_PLAIN_COLUMNS
 
 
 def as_numbers_by_type(X: Any) -> Any:
-    """Return a wide table with only columns of numbers as a matrix or an array; else None.
-
-    The types of the columns decide.
-    """
+    """Return a wide table all of whose columns have types of numbers as a matrix; else None."""
     if sparse.issparse(X):
         return X if X.dtype.kind in _NUMBER_TYPES else None  # type: ignore[attr-defined]
     if hasattr(X, "iloc"):
@@ -79,10 +71,7 @@ def _frame_as_numbers(frame: Any) -> Any:
 
 
 def pack_table(X: Any, missing: str, names: Sequence[Any] | None) -> Array:
-    """Return a table of numbers packed, one token for each row.
-
-    A value that is no number is refused.
-    """
+    """Return a table packed, one token for each row; refuse a value that is no number."""
     numbers = as_numbers_by_type(X)
     if numbers is None:
         numbers = _columns_as_numbers(X, names)
@@ -97,13 +86,10 @@ def pack_table(X: Any, missing: str, names: Sequence[Any] | None) -> Array:
 
 
 def _columns_as_numbers(X: Any, names: Sequence[Any] | None) -> Array:
-    """Return a table as an array of floats.
-
-    What is neither a number nor missing is refused with its column.
-    """
+    """Return a table as an array of floats; refuse what is neither a number nor missing."""
     numbers = []
     for j, column in enumerate(table_columns(X) or []):
-        where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+        where = quote_column(j, names)
         values = read_ordered(column, NUMBERS, where)
         for value in column[np.isnan(values)].tolist():
             if isinstance(value, str):
@@ -122,8 +108,7 @@ def _refuse_missing(numbers: Any, names: Sequence[Any] | None) -> None:
     else:
         places = np.flatnonzero(np.isnan(numbers.astype(np.float64)).any(axis=0))
     if len(places):
-        shown = int(places.min()) if names is None else repr(names[int(places.min())])
+        where = quote_column(int(places.min()), names)
         raise ValueError(
-            f"Column {shown} has missing values, and missing='refuse' was given: "
-            "use missing='token'."
+            f"{where} has missing values, and missing='refuse' was given: use missing='token'."
         )

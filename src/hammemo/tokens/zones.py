@@ -57,7 +57,7 @@ _DAY: Final = 86_400_000_000
 """Microseconds of a day."""
 _FIRST: Final = (datetime(1, 1, 3, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST: Final = (datetime(9999, 12, 29, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-"""The moments between which Python's dates know offsets; beyond them, that of the end is taken."""
+"""The moments between which Python's dates have offsets; beyond them, that of the end is taken."""
 
 
 class AwareTimes(np.ndarray):
@@ -97,9 +97,7 @@ class ReadTimes(NamedTuple):
     """
 
     microseconds: Floats
-    """Since 1970: in UTC for times with a zone, by their own clock for others; NaN where one is
-    missing.
-    """
+    """Since 1970: in UTC for times with a zone, by their own clock for others; NaN if missing."""
     is_aware: Bools
     """Which came with a zone or an offset."""
     zones: frozenset[str]
@@ -151,14 +149,14 @@ def choose_zone(zones: Iterable[str]) -> str | None:
 
 
 def join_zones(before: str | None, after: str | None, where: str) -> str | None:
-    """Return the zone of a column whose dates came in two parts.
+    """Return the zone of a column whose dates came in two batches.
 
     ValueError where one clock cannot show both.
 
     Parameters
     ----------
     before, after : str or None
-        A zone, "" for times without one, None for a part without values.
+        A zone, "" for times without one, None for a batch without values.
     where : str
         The column as errors name it.
 
@@ -189,7 +187,7 @@ def join_zones(before: str | None, after: str | None, where: str) -> str | None:
 def read_clock(times: ReadTimes, zone: str | None, where: str, *, learning: bool) -> Floats:
     """Return times as the clock of a column shows them, in microseconds since 1970.
 
-    Times of other clocks are refused.
+    Times without a zone are refused in a column with one, and the other way round.
 
     Parameters
     ----------
@@ -202,8 +200,8 @@ def read_clock(times: ReadTimes, zone: str | None, where: str, *, learning: bool
         Whether rows are learned or forgotten: then times in another named zone are refused, too.
     """
     microseconds = times.microseconds
-    is_there = ~np.isnan(microseconds)
-    is_other = is_there & (times.is_aware if zone is None else ~times.is_aware)
+    is_other = times.is_aware if zone is None else ~times.is_aware
+    is_other = is_other & ~np.isnan(microseconds)
     if is_other.any():
         _refuse_mixture(microseconds[is_other][0], zone, where)
     if zone is None:
@@ -248,35 +246,33 @@ def local_times(moments: Floats, zone: str, where: str = "A column") -> Floats:
     if zone == UTC_NAME:
         return moments
     clock = _load_zone(zone, where)
-    present = np.flatnonzero(~np.isnan(moments))
-    days, places = np.unique(np.floor(moments[present] / _DAY), return_inverse=True)
+    rows = np.flatnonzero(~np.isnan(moments))
+    present = moments[rows]
+    # To ask for an offset is slow. So ask at the start and at the end of each day, and moment by
+    # moment only on the few days on which the clock is changed.
+    days, day_numbers = np.unique(np.floor(present / _DAY), return_inverse=True)
     at_start = np.array([_offset_at(day * _DAY, clock) for day in days.tolist()], np.float64)
     at_end = np.array([_offset_at((day + 1) * _DAY, clock) for day in days.tolist()], np.float64)
-    offsets = at_start[places]
-    for k in np.flatnonzero(
-        (at_start != at_end)[places]
-    ).tolist():  # the clock is changed on this day
-        offsets[k] = _offset_at(float(moments[present[k]]), clock)
+    offsets = at_start[day_numbers]
+    for k in np.flatnonzero((at_start != at_end)[day_numbers]).tolist():
+        offsets[k] = _offset_at(float(present[k]), clock)
     local = moments.copy()
-    local[present] += offsets
+    local[rows] += offsets
     return local
 
 
 def _offset_at(moment: float, clock: tzinfo) -> int:
     """Return how far ahead of UTC a clock is, in microseconds."""
-    reached = _EPOCH + timedelta(microseconds=min(max(int(moment), _FIRST), _LAST))
-    offset = reached.astimezone(clock).utcoffset()
+    within = _EPOCH + timedelta(microseconds=min(max(int(moment), _FIRST), _LAST))
+    offset = within.astimezone(clock).utcoffset()
     return 0 if offset is None else offset // _MICROSECOND
 
 
 def _load_zone(zone: str, where: str) -> ZoneInfo:
     try:
         return ZoneInfo(zone)
-    except (
-        KeyError,
-        ValueError,
-        OSError,
-    ):  # KeyError: no such zone; the others: what the system has is damaged
+    except (KeyError, ValueError, OSError):
+        # KeyError: there is no such zone. The others: the files of the system are damaged.
         raise ValueError(
             f"{where} holds times in the zone {zone!r}, which this machine does not know: "
             "pip install tzdata."
@@ -292,6 +288,5 @@ def aware_time(microseconds: int, zone: str) -> datetime:
     >>> aware_time(0, "Europe/Berlin").isoformat()
     '1970-01-01T00:00:00+01:00'
     """
-    return (_EPOCH + timedelta(microseconds=microseconds)).replace(
-        tzinfo=_load_zone(zone, "A column")
-    )
+    shown = _EPOCH + timedelta(microseconds=microseconds)
+    return shown.replace(tzinfo=_load_zone(zone, "A column"))
