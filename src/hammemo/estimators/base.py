@@ -33,6 +33,8 @@ from hammemo.edits.merge import empty_copy, merge, unmerge
 from hammemo.edits.refit import refit, refit_to
 from hammemo.edits.sync import sync
 from hammemo.edits.task import L, M, V
+from hammemo.tokens.token_types import warn_once
+from hammemo.tokens.user_input import read_question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from hammemo.edits.state import AnyState, ModelState
     from hammemo.edits.sync import Synced
     from hammemo.edits.task import AnswerFacts
+    from hammemo.tokens.contexts import Contexts
 
 Self = TypeVar("Self", bound="MemoryModel[Any, Any, Any]")
 
@@ -60,7 +63,10 @@ class QuickAnswers(NamedTuple):
     None where rows have to go through a table.
     """
     reads_rows: bool
-    """Whether the leading labels come from the rows of counts that a context reads, whatever the number of labels."""
+    """Whether the leading labels come from the rows of counts that a context reads.
+
+    Then the time of an answer does not depend on the number of labels.
+    """
 
 
 _WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
@@ -95,7 +101,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     """Whether there are `fit_stream`, `partial_fit_stream` and `forget_stream`."""
 
     takes_digests: ClassVar[bool] = False
-    """Whether `keep` can ask for digests of rows, by which `sync` compares rows that are not kept."""
+    """Whether `keep` takes digests of rows, by which `sync` compares rows that are not kept."""
 
     def settings(self) -> EditSettings[L, M, V]:
         """Return the parameters as one value: what an edit takes."""
@@ -104,12 +110,12 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     @property
     def state(self) -> ModelState[L, M, V]:
         """All that the model has learned, as one value that never changes."""
-        known = vars(self).get("_state")
-        if known is None:
+        state = vars(self).get("_state")
+        if state is None:
             raise AttributeError(
                 f"This {type(self).__name__} has learnt nothing yet: call fit or partial_fit first."
             )
-        return known  # type: ignore[no-any-return]
+        return state  # type: ignore[no-any-return]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_state" in vars(self)
@@ -143,7 +149,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
         def change(model: Self) -> AnyState:
             settings = model.settings()
-            rows = read_rows(model, X, y, None, sample_weight)
+            rows = read_rows(model, X, y, None, sample_weight=sample_weight)
             settings.task.reading.warn_of_targets(rows.labels)
             return fit(settings, get_state(model), rows)
 
@@ -172,7 +178,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         self._check_is_fitted()
 
         def change(model: Self) -> AnyState:
-            rows = read_rows(model, X, y, model.state, sample_weight)
+            rows = read_rows(model, X, y, model.state, sample_weight=sample_weight)
             return forget(model.settings(), model.state, rows.examples())
 
         edit(self, change)
@@ -205,20 +211,28 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         --------
         >>> from hammemo import MemoryClassifier
         >>> clf = MemoryClassifier().fit([["a", "b"], ["d", "c"]], ["no", "yes"])
-        >>> clf.apply(learn=([["d", "e"]], ["yes"]), forget=([["d", "c"]], ["yes"]), position="17").position_
+        >>> old, new = ([["d", "c"]], ["yes"]), ([["d", "e"]], ["yes"])
+        >>> clf.apply(learn=new, forget=old, position="17").position_
         '17'
-        >>> clf.refit().digest() == MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"]).digest()
+        >>> fresh = MemoryClassifier().fit([["a", "b"], ["d", "e"]], ["no", "yes"])
+        >>> clf.refit().digest() == fresh.digest()
         True
         """
         if forget is not None:
             self._check_is_fitted()
 
         def change(model: Self) -> AnyState:
-            read = partial(read_rows, model)
-            after = apply(model.settings(), get_state(model), learn, forget, read, choose=choose)
-            return (
-                after if position is None else after.with_changes(position=check_position(position))
+            after = apply(
+                model.settings(),
+                get_state(model),
+                learned=learn,
+                forgotten=forget,
+                read=partial(read_rows, model),
+                choose=choose,
             )
+            if position is None:
+                return after
+            return after.with_changes(position=check_position(position))
 
         edit(self, change)
         return self
@@ -233,7 +247,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         position: str | None = None,
         refit: bool = False,
     ) -> Synced:
-        """Make the model hold just the rows of a table: forget the rows that are gone, learn the new ones.
+        """Make the model hold just the rows of a table.
+
+        It forgets the rows that are gone and learns the new ones.
 
         Rows are compared by their values and labels, and copies count. It is one edit: a query sees
         the model before or after it, and if anything fails, nothing is changed. A model that has
@@ -272,21 +288,24 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         >>> clf.refit().digest() == MemoryClassifier().fit(table, labels).digest()
         True
         """
-        checked = None if position is None else check_position(position)
+        if position is not None:
+            check_position(position)
         table = (X, y, sample_weight)
+
+        def sync_version(model: Any) -> tuple[AnyState | None, Synced]:
+            read = partial(read_rows, model)
+            settings = model.settings()
+            return sync(settings, get_state(model), table, read, refit=refit, dry_run=dry_run)
+
         if dry_run:
-            version = self.snapshot()
-            read = partial(read_rows, version)
-            settings, state = version.settings(), get_state(version)
-            return sync(settings, state, table, read, refit=refit, dry_run=True)[1]
+            return sync_version(self.snapshot())[1]
         results: list[Synced] = []
 
         def change(model: Any) -> AnyState:
-            read = partial(read_rows, model)
-            after, synced = sync(model.settings(), get_state(model), table, read, refit=refit)
+            after, synced = sync_version(model)
             assert after is not None
             results.append(synced)
-            return after if checked is None else after.with_changes(position=checked)
+            return after if position is None else after.with_changes(position=position)
 
         edit(self, change)
         return results[0]
@@ -332,10 +351,12 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> X = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50
+        >>> y = ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier().fit(X, y)
         >>> rest = MemoryClassifier().fit(X[20:], y[20:])
-        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+        >>> clf = clf.forget(X[:20], y[:20]).refit()
+        >>> clf.predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
         True
         """
         check_is_fitted(self)
@@ -368,14 +389,14 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
         ['no', 'yes']
         """
-        given = self._operand(other, "merge")
+        other_state = self._read_operand(other, "merge")
         self._check_mergeable(other)
-        edit(self, lambda model: merge(model.settings(), model.state, given))
-        self._warn_of_other_weights(given)
+        edit(self, lambda model: merge(model.settings(), model.state, other_state))
+        self._warn_of_other_weights(other_state)
         return self
 
     def unmerge(self: Self, other: Any) -> Self:
-        """Remove everything that another model of the same kind has learnt: the exact inverse of `merge`.
+        """Remove everything that another model has learnt: the exact inverse of `merge`.
 
         A model of another layout must keep all its rows. Raises `NotStoredError`, with nothing
         changed, where the memory can tell that the other is not part of this one. A label whose
@@ -391,8 +412,8 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
         True
         """
-        given = self._operand(other, "unmerge")
-        edit(self, lambda model: unmerge(model.settings(), model.state, given))
+        other_state = self._read_operand(other, "unmerge")
+        edit(self, lambda model: unmerge(model.settings(), model.state, other_state))
         return self
 
     def __add__(self: Self, other: Any) -> Self:
@@ -431,7 +452,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         state: ModelState[L, M, V] = layout.state
         return state
 
-    def _operand(self, other: Any, call: str) -> AnyState:
+    def _read_operand(self, other: Any, call: str) -> AnyState:
         """Return the state of a model that is to be merged with this one, or refuse it."""
         check_is_fitted(self)
         if not self._is_like(other):
@@ -444,6 +465,19 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def describe_answers(self) -> AnswerFacts:
         """Return what answers are and what makes them, in plain values."""
         return self.state.task.describing.describe_answers(self.settings(), self.state)
+
+    def contexts(self, X: Any) -> Contexts:
+        """Return the checked contexts of a question.
+
+        Columns that hold other values than those learnt are warned of.
+        """
+        state = self.state
+        columns = state.columns
+        contexts = read_question(self, self.settings(), columns, state.cut(X))
+        if columns.token_types is not None:
+            differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
+            warn_once(differences, vars(self)["_columns_warned_of"])
+        return contexts
 
     def quick_answers(self) -> QuickAnswers | None:
         """Return what answers single rows in microseconds.
@@ -469,17 +503,18 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def as_classifier(self) -> Any:  # a MemoryClassifier, which is made of this class
         """Return this model; AttributeError where it predicts no labels."""
         raise AttributeError(
-            f"This model predicts {self.predicts}, so it has no labels, scores or vote: use predict."
+            f"This model predicts {self.predicts}, so it has no labels, scores or vote: use "
+            "predict."
         )
 
     def _check_mergeable(self, other: Any) -> None:
         """Refuse to merge a model of the same kind whose parameters do not go with these."""
 
-    def _warn_of_other_weights(self, given: AnyState) -> None:
-        """Warn that fitted weights of a merged model were left out, where a user may expect them."""
+    def _warn_of_other_weights(self, other: AnyState) -> None:
+        """Warn that fitted weights of a merged model were left out, where that may surprise."""
 
     def empty_like(self: Self) -> Self:
-        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
+        """Return an empty model of the same layout: a shard for `partial_fit` and then `merge`.
 
         The layout is all that is settled before the first example, such as the seed and which
         tokens a hashed memory reserves. Declared classes are not carried over. `refit` of the new
@@ -491,7 +526,8 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         >>> from hammemo.memories import Hashed
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
         >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
-        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> pairs = zip(X, y, strict=True)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in pairs]
         >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
         True
         """
@@ -500,7 +536,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return fresh
 
     def snapshot(self: Self) -> Self:
-        """Return an object of its own that holds this version: what either learns later, the other does not see."""
+        """Return a model of its own that holds this version.
+
+        What either of the two learns later, the other one does not see.
+        """
         copied = super().snapshot()
         state = copied.__dict__.get("_state")
         if state is not None and state.witness is not None:
@@ -509,13 +548,12 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        warned = dict.fromkeys(
-            tuple(state.get("_columns_warned_of", ()))
-        )  # a copy, made at once: it may grow
-        copied = {
-            name: value for name, value in state.items() if name not in _WARNED
-        }  # copies warn again
-        return {**copied, "_columns_warned_of": warned} if "_columns_warned_of" in state else copied
+        # Copies warn again.
+        attributes = {name: value for name, value in state.items() if name not in _WARNED}
+        if "_columns_warned_of" in state:
+            # Versions share the columns that they have warned of, so they may grow: copy at once.
+            attributes["_columns_warned_of"] = dict.fromkeys(tuple(state["_columns_warned_of"]))
+        return attributes
 
     @overload
     def digest(self, parts: Literal[False] = False) -> str: ...
@@ -524,11 +562,11 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def digest(self, parts: Literal[True]) -> dict[str, str]: ...
 
     def digest(self, parts: bool = False) -> str | dict[str, str]:
-        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
+        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits.
 
-        It covers the parameters and the seed, the layout, the counts, what was declared (classes,
-        the type of labels, names of columns), the settings of the vote, its weights, and the kept
-        rows with their threshold.
+        Equal digests mean equal models. It covers the parameters and the seed, the layout, the
+        counts, what was declared (classes, the type of labels, names of columns), the settings of
+        the vote, its weights, and the kept rows with their threshold.
 
         Parameters
         ----------
@@ -538,15 +576,16 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> X = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50
+        >>> y = ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier().fit(X, y).forget(X[:40], y[:40])
         >>> rest = MemoryClassifier().fit(X[40:], y[40:])
         >>> clf.digest() == rest.digest(), clf.refit().digest() == rest.digest()
         (False, True)
         """
         check_is_fitted(self)
-        found = compute_part_digests(self, self.state)
-        return found if parts else compute_digest(found)
+        digests = compute_part_digests(self, self.state)
+        return digests if parts else compute_digest(digests)
 
     def plot_column(
         self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None
@@ -574,16 +613,22 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return self.state.task.plotting.plot_columns(self.state, columns, label, ax)
 
     def __dir__(self) -> list[str]:
-        """Return the names of attributes that there are, without computing `feature_importances_`."""
-        late = {"feature_importances_": self._lists_importances()}
-        return [
-            name
-            for name in object.__dir__(self)
-            if (late[name] if name in late else hasattr(self, name))
-        ]
+        """Return the names of attributes, without computing `feature_importances_`."""
+        names = []
+        for name in object.__dir__(self):
+            if name == "feature_importances_":
+                is_listed = self._lists_importances()
+            else:
+                is_listed = hasattr(self, name)
+            if is_listed:
+                names.append(name)
+        return names
 
     def _lists_importances(self) -> bool:
-        """Return whether `dir` lists `feature_importances_`: once they are computed: notebooks show the list."""
+        """Return whether `dir` lists `feature_importances_`: once these are computed.
+
+        Notebooks show the list, and what it names.
+        """
         return "_bits" in vars(self)
 
     def __sklearn_tags__(self) -> Any:

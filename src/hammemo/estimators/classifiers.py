@@ -40,8 +40,6 @@ from hammemo.tasks.labels.site_bits import bits_of_columns
 from hammemo.tasks.labels.streams import Stream
 from hammemo.tasks.labels.task import LABELS
 from hammemo.tokens.missing import check_missing_rule
-from hammemo.tokens.token_types import warn_once
-from hammemo.tokens.user_input import read_question
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import Vote
 
@@ -150,7 +148,8 @@ class MemoryClassifier(
     >>> clf = MemoryClassifier().fit(X, y)
     >>> clf.predict([["and", "the"]]).tolist()
     ['cat']
-    >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
+    >>> clf = clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5])
+    >>> clf.predict([["and", "the"]]).tolist()
     ['dog']
     """
 
@@ -162,7 +161,7 @@ class MemoryClassifier(
     learns_documents = True
     takes_digests = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  scikit-learn's form of parameters
         self,
         kernel: str | SiteKernel | None = "auto",
         memory: str | Memory | None = "auto",
@@ -189,7 +188,9 @@ class MemoryClassifier(
         self.ordered = ordered
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
+        """Set parameters, and those of parts, even where these are "auto".
+
+        ``memory__buckets=512`` makes the memory a hashed one.
 
         Examples
         --------
@@ -292,7 +293,7 @@ class MemoryClassifier(
         """
 
         def change(model: MemoryClassifier) -> LabelState:
-            rows = read_rows(model, X, y, None, sample_weight)
+            rows = read_rows(model, X, y, None, sample_weight=sample_weight)
             return fit(model.settings(), get_state(model), rows, classes)
 
         edit(self, change)
@@ -323,7 +324,8 @@ class MemoryClassifier(
         >>> from hammemo import MemoryClassifier
         >>> from hammemo.memories import Exact
         >>> from hammemo.votes import LogLinear
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> X = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50
+        >>> y = ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
         >>> clf = clf.partial_fit(X, y, choose=False)  # weights are equal still
         >>> even = clf.predict_proba([["a", "b"]])
@@ -339,20 +341,18 @@ class MemoryClassifier(
 
         def change(model: MemoryClassifier) -> LabelState:
             state = model.state
-            examples = read_rows(model, X, y, state, sample_weight).examples()
-            state = state.with_changes(
-                vote=weigh.fit_vote(state, examples, leave_one_out=leave_one_out)
-            )
-            return note_fitted_weights(model.settings(), state)
+            rows = read_rows(model, X, y, state, sample_weight=sample_weight)
+            vote = weigh.fit_vote(state, rows.examples(), leave_one_out=leave_one_out)
+            return note_fitted_weights(model.settings(), state.with_changes(vote=vote))
 
         edit(self, change)
         return self
 
     def open(self: Self, h: int) -> Self:
-        """Forget everything and fix the layout, as the first `partial_fit` would, without learning anything.
+        """Forget everything and fix the layout, as the first `partial_fit` would.
 
-        Then the model can be saved, copied and merged before its first example. An automatic vote
-        has equal weights.
+        Nothing is learned. Then the model can be saved, copied and merged before its first example.
+        An automatic vote has equal weights.
 
         Parameters
         ----------
@@ -363,8 +363,10 @@ class MemoryClassifier(
         --------
         >>> from hammemo import MemoryClassifier
         >>> clf = MemoryClassifier().open(h=2)
-        >>> clf.classes_.tolist(), clf.partial_fit([["a", "b"]], ["x"]).forget([["a", "b"]], ["x"]).classes_.tolist()
-        ([], [])
+        >>> clf.classes_.tolist()
+        []
+        >>> clf.partial_fit([["a", "b"]], ["x"]).predict([["a", "c"]]).tolist()
+        ['x']
         """
         if not isinstance(h, (int, np.integer)) or h < 1:
             raise ValueError(f"h={h!r}: a context has at least one token.")
@@ -372,7 +374,7 @@ class MemoryClassifier(
         edit(self, lambda model: open_state(model.settings(), int(h)))
         return self
 
-    def partial_fit(
+    def partial_fit(  # noqa: PLR0917  users may pass these by position
         self: Self,
         X: Any,
         y: ArrayLike,
@@ -413,17 +415,20 @@ class MemoryClassifier(
         layout_state = self.read_layout(layout)
 
         def change(model: MemoryClassifier) -> LabelState:
-            settings, state = model.settings(), get_state(model)
+            settings = model.settings()
+            state = get_state(model)
             if state is not None:
                 state = admit(settings, state, X, choose_again=choose)
-            rows = read_rows(model, X, y, state, sample_weight)
+            rows = read_rows(model, X, y, state, sample_weight=sample_weight)
             return learn(settings, state, rows, classes, layout_state, choose_again=choose)
 
         edit(self, change)
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
-        """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.
+        """Learn one example, quickly: no table of contexts is checked.
+
+        With an exact memory it takes microseconds.
 
         Examples
         --------
@@ -444,7 +449,7 @@ class MemoryClassifier(
         """
         return super().forget_one(tokens, label)
 
-    def fit_stream(
+    def fit_stream(  # noqa: PLR0913  each describes the stream in one of three forms
         self: Self,
         tokens: Any,
         h: int | None = None,
@@ -459,7 +464,7 @@ class MemoryClassifier(
         time: str | None = None,
         cases: Iterable[Any] | None = None,
     ) -> Self:
-        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+        """Forget everything and learn to predict each token of a stream from the h tokens before.
 
         Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once:
         the extra memory does not depend on the length of the stream. The documents are kept as
@@ -508,7 +513,8 @@ class MemoryClassifier(
         >>> shop.predict([["pen"], ["tea", "cup"]]).tolist()
         ['ink', 'pot']
         >>> import pandas as pd
-        >>> clicks = pd.DataFrame({"visit": [1, 1, 2, 2, 2], "item": ["pen", "ink", "tea", "cup", "pot"]})
+        >>> items = ["pen", "ink", "tea", "cup", "pot"]
+        >>> clicks = pd.DataFrame({"visit": [1, 1, 2, 2, 2], "item": items})
         >>> shop = MemoryClassifier(vote="sum").fit_stream(clicks, case="visit", item="item")
         >>> shop.predict([["pen"]]).tolist()
         ['ink']
@@ -525,15 +531,15 @@ class MemoryClassifier(
             time=time,
             cases=cases,
         )
-        edit(
-            self,
-            lambda model: streams.fit_stream(
-                model.settings(), get_state(model), stream, h, layout_state
-            ),
-        )
+
+        def change(model: MemoryClassifier) -> LabelState:
+            before = get_state(model)
+            return streams.fit_stream(model.settings(), before, stream, h=h, layout=layout_state)
+
+        edit(self, change)
         return self
 
-    def partial_fit_stream(
+    def partial_fit_stream(  # noqa: PLR0913  each describes the stream in one of three forms
         self: Self,
         tokens: Any,
         h: int | None = None,
@@ -568,12 +574,12 @@ class MemoryClassifier(
             time=time,
             cases=cases,
         )
-        edit(
-            self,
-            lambda model: streams.learn_stream(
-                model.settings(), get_state(model), stream, h, layout_state
-            ),
-        )
+
+        def change(model: MemoryClassifier) -> LabelState:
+            before = get_state(model)
+            return streams.learn_stream(model.settings(), before, stream, h=h, layout=layout_state)
+
+        edit(self, change)
         return self
 
     def forget_stream(
@@ -626,9 +632,11 @@ class MemoryClassifier(
         >>> from hammemo.kernels import Bag, Suffixes
         >>> from hammemo.votes import Mixture
         >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
-        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
+        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture())
+        >>> clf = clf.fit_stream(sessions, h=3, short="pad")
         >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
-        >>> clf.forget_stream(sessions[:1]).refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        >>> clf = clf.forget_stream(sessions[:1]).refit()
+        >>> clf.memory_.state_bytes() == rest.memory_.state_bytes()
         True
         """
         check_is_fitted(self)
@@ -643,15 +651,15 @@ class MemoryClassifier(
             time=time,
             cases=cases,
         )
-        told = []
+        are_whole = True
 
-        def forgotten(model: MemoryClassifier) -> LabelState:
-            state, could_tell = streams.forget_stream(model.settings(), model.state, stream)
-            told.append(could_tell)
+        def change(model: MemoryClassifier) -> LabelState:
+            nonlocal are_whole
+            state, are_whole = streams.forget_stream(model.settings(), model.state, stream)
             return state
 
-        edit(self, forgotten)
-        if not told[-1]:
+        edit(self, change)
+        if not are_whole:
             warnings.warn(
                 "Documents were forgotten that the kept sample does not hold, so the model cannot "
                 "tell whether each was learnt as a whole: only its windows were looked for. Give "
@@ -698,11 +706,11 @@ class MemoryClassifier(
         short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
     ) -> NDArray[np.float64]:
-        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
+        """Return minus the natural logarithm of the probability of each token of a stream.
 
-        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no
-        label costs infinity: declare all possible tokens as ``classes``. A mixture computes only
-        the probability of the true token.
+        These are the tokens that have a context. Its mean is the log-loss, and the exponential of
+        that the perplexity. A token that is no label costs infinity: declare all possible tokens as
+        ``classes``. A mixture computes only the probability of the true token.
 
         Parameters
         ----------
@@ -756,18 +764,22 @@ class MemoryClassifier(
         return compile_state(self.state, self.settings(), form, vocabulary=tokens, threads=threads)
 
     def changed_labels(self, other: Any, X: Any) -> float:
-        """Return the share of rows to which another model, such as this one before a refit, gives another label.
+        """Return the share of rows to which another model gives another label.
+
+        The other one may be this model before a refit.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> X = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50
+        >>> y = ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier().fit(X, y)
         >>> clf.changed_labels(clf.snapshot().forget(X[:20], y[:20]).refit(), X)
         0.0
         """
-        mine, others = np.asarray(self.predict(X), object), np.asarray(other.predict(X), object)
-        return float(np.mean(mine != others)) if len(mine) else 0.0
+        labels = np.asarray(self.predict(X), object)
+        other_labels = np.asarray(other.predict(X), object)
+        return float(np.mean(labels != other_labels)) if len(labels) else 0.0
 
     def share_of_changed_labels(self, other: Any, X: Any) -> float | None:
         """Return `changed_labels`; None for a model that had no labels."""
@@ -801,13 +813,13 @@ class MemoryClassifier(
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share of each column of X in the model's gain over the label frequencies, in bits per example.
+        """The share of each column of X in the model's gain over the label frequencies.
 
-        They are those of ``report().bits()``, with a tuple of columns divided evenly among its
-        columns. They are computed from a sample of the rows that the model keeps: at most 4,000, or
-        200 with trees. A column below zero lowers the mean log-probability of the right label. The
-        first access after an edit computes them; ``dir`` and the view in a notebook do not, and
-        show them only once they are computed.
+        The gain is in bits per example. They are those of ``report().bits()``, with a tuple of
+        columns divided evenly among its columns. They are computed from a sample of the rows that
+        the model keeps: at most 4,000, or 200 with trees. A column below zero lowers the mean
+        log-probability of the right label. The first access after an edit computes them; ``dir``
+        and the view in a notebook do not, and show them only once they are computed.
 
         Examples
         --------
@@ -830,8 +842,11 @@ class MemoryClassifier(
         self._check_is_fitted()
         version = self.now()
         state = version.state
-        memory, layout = state.memory.now(), state.layout
-        scorer = Scorer(memory.reader(), layout.sites, state.vote, memory, layout.cells)
+        layout = state.layout
+        memory = state.memory.now()
+        scorer = Scorer(
+            memory.reader(), layout.sites, state.vote, memory=memory, cells=layout.cells
+        )
         return ModelView(
             scorer,
             version.contexts,
@@ -843,21 +858,8 @@ class MemoryClassifier(
             scales=state.columns.scales,
         )
 
-    def contexts(self, X: Any) -> Contexts:
-        """Return the checked contexts of a question.
-
-        Columns that hold other values than those learnt are warned of.
-        """
-        state = self.state
-        columns = state.columns
-        contexts = read_question(self, self.settings(), columns, state.cut(X))
-        if columns.token_types is not None:
-            differences = columns.token_types.differences(contexts, columns.names, columns.kinds)
-            warn_once(differences, vars(self)["_columns_warned_of"])
-        return contexts
-
-    def _warn_of_other_weights(self, given: LabelState) -> None:
-        weigh.warn_of_other_weights(self.vote_, given.vote)
+    def _warn_of_other_weights(self, other: LabelState) -> None:
+        weigh.warn_of_other_weights(self.vote_, other.vote)
 
     def _question(self, X: Any) -> tuple[ModelView, Contexts]:
         warn_of_forgotten_rows(self)
@@ -867,6 +869,6 @@ class MemoryClassifier(
         """Return the vote, also before anything is learnt."""
         if "_state" in vars(self):
             return self.vote_
-        return (
-            make_vote(self.vote, self.settings().new_memory()) if is_auto(self.vote) else self.vote
-        )
+        if is_auto(self.vote):
+            return make_vote(self.vote, self.settings().new_memory())
+        return self.vote

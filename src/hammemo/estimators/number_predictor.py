@@ -1,4 +1,4 @@
-"""A read-only model of numbers for serving: what answers, without rows and without what can be edited."""
+"""A read-only model of numbers for serving: what answers, without rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hammemo.votes.bounds import UNBOUNDED, Bounds
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -59,10 +59,14 @@ class NumberPredictor(ReadsQuestions):
         self.bounds = bounds
 
     def __repr__(self) -> str:
-        return f"<NumberPredictor of numbers from {self.n_columns} columns, {self.nbytes / 2**20:.2f} MiB>"
+        mebibytes = self.nbytes / 2**20
+        return f"<NumberPredictor of numbers from {self.n_columns} columns, {mebibytes:.2f} MiB>"
 
     def __call__(self, row: Sequence[Any]) -> float:
-        """Return the expected target of one row: a list of values in order, or a row of a table with these columns."""
+        """Return the expected target of one row.
+
+        It is a list of values in order, or a row of a table with these columns.
+        """
         values = one_context(row, self.form.columns.names, call="a predictor")
         contexts = self.read_row(values)
         return float(self._expect(self.answers.ask(contexts))[0])
@@ -87,15 +91,22 @@ class NumberPredictor(ReadsQuestions):
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row: (m, levels)."""
-        asked = check_levels(levels)
-        quantiles = self._answer(
-            X, lambda rows: self.bounds.clip(self.answers.predict_quantiles(asked, rows))
-        )
+        checked_levels = check_levels(levels)
+
+        def ask(rows: SeenRows) -> NDArray[np.float64]:
+            return self.bounds.clip(self.answers.predict_quantiles(checked_levels, rows))
+
+        quantiles = self._answer(X, ask)
         warn_of_infinite_ends(self, self.answers, quantiles)
         return quantiles
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
-        """Return the ends of an interval that holds the target of each row with this probability: (m, 2)."""
+        """Return intervals, each of which holds the target of its row with this probability.
+
+        Shapes
+        ------
+        returned : (m, 2), the lower and the upper ends
+        """
         return self.predict_quantiles(X, interval_levels(coverage))
 
     def _answer(
@@ -113,7 +124,9 @@ class NumberPredictor(ReadsQuestions):
     def to_torch(
         self, levels: ArrayLike = (), tokens: Iterable[str] | None = None
     ) -> TorchPredictor:
-        """Return the predictor as a torch module, whose output is the prediction and then quantiles of these levels.
+        """Return the predictor as a torch module.
+
+        Its output is the prediction, and then quantiles of these levels.
 
         Parameters
         ----------
@@ -131,10 +144,11 @@ class NumberPredictor(ReadsQuestions):
         levels: ArrayLike = (),
         tokens: Iterable[str] | None = None,
     ) -> None:
-        """Write the predictor as an ONNX graph with the output ``prediction`` and, for levels, ``quantiles``.
+        """Write the predictor as an ONNX graph.
 
-        Its inputs are ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
-        with ``"<missing>"``: each in the order of the columns.
+        Its outputs are ``prediction`` and, for levels, ``quantiles``. Its inputs are ``numbers``,
+        of float64 with NaN for missing ones, and ``names``, of strings with ``"<missing>"``: each
+        in the order of the columns.
 
         Parameters
         ----------
@@ -152,19 +166,19 @@ class NumberPredictor(ReadsQuestions):
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
-        own, errors = self.answers, self.answers.errors
-        found = {f"codes.{name}": array for name, array in code_arrays(own.codes).items()}
-        if own.narrowing is not None:
-            found |= {f"narrowing.{name}": array for name, array in own.narrowing.arrays().items()}
-        found |= {f"design.{name}": array for name, array in own.design.arrays().items()}
-        for part, (forest, leaves) in enumerate(zip(own.forests, own.leaves, strict=True)):
-            found |= {f"trees.{part}.{name}": array for name, array in forest.arrays().items()}
-            found[f"leaves.{part}"] = leaves
-        found |= {
-            f"errors.{name}": array
-            for name, array in ({} if errors is None else errors.arrays()).items()
-        }
-        return {**found, "coefficients": own.coefficients, "blend": own.blend}
+        answers = self.answers
+        tensors = _prefix("codes", code_arrays(answers.codes))
+        if answers.narrowing is not None:
+            tensors.update(_prefix("narrowing", answers.narrowing.arrays()))
+        tensors.update(_prefix("design", answers.design.arrays()))
+        for part, (forest, leaves) in enumerate(zip(answers.forests, answers.leaves, strict=True)):
+            tensors.update(_prefix(f"trees.{part}", forest.arrays()))
+            tensors[f"leaves.{part}"] = leaves
+        if answers.errors is not None:
+            tensors.update(_prefix("errors", answers.errors.arrays()))
+        tensors["coefficients"] = answers.coefficients
+        tensors["blend"] = answers.blend
+        return tensors
 
     @property
     def nbytes(self) -> int:
@@ -186,24 +200,28 @@ def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredi
 
 
 def _list_names(state: NumberState) -> Vocabulary:
-    """Return the names in kept rows that trees or the base tell apart from names that were never seen."""
+    """Return the names in kept rows that trees or the base tell apart from unknown names."""
     codes = state.layout.codes
-    named = codes.name_places
-    if state.rows is None or not named:
+    places = codes.name_places
+    if state.rows is None or not places:
         return Vocabulary()
     contexts = state.rows.examples().contexts
-    used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
-    used[contexts.ranks[:, named]] = True
-    names = contexts.vocabulary.keep(used[:-1])
+    is_used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
+    is_used[contexts.ranks[:, places]] = True
+    names = contexts.vocabulary.keep(is_used[:-1])
     return names.keep(np.any(codes.name_codes(names) > 0, axis=1))
+
+
+def _prefix(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
 def check_levels(levels: ArrayLike) -> NDArray[np.float64]:
     """Return the levels of quantiles, or refuse them."""
-    asked = np.asarray(levels, np.float64)
-    if asked.ndim != 1 or not ((asked >= 0) & (asked <= 1)).all():
+    array = np.asarray(levels, np.float64)
+    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
         raise ValueError(f"levels={levels!r}: pass a list of numbers from 0 to 1.")
-    return asked
+    return array
 
 
 def interval_levels(coverage: float) -> list[float]:

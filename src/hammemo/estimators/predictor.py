@@ -75,21 +75,22 @@ class Predictor(ReadsQuestions, Answering):
         self.cells = cells
         self.compiled = compiled
         self.form = form
-        self._asked = Scorer(compiled, sites, vote, cells=cells)
+        self._scorer = Scorer(compiled, sites, vote, cells=cells)
 
     def __repr__(self) -> str:
-        labels, h = len(self._asked.labels), self.n_columns
-        return f"<Predictor of {labels} labels from {h} tokens, {self.nbytes / 2**20:.2f} MiB>"
+        n_labels = len(self._scorer.labels)
+        mebibytes = self.nbytes / 2**20
+        return f"<Predictor of {n_labels} labels from {self.n_columns} tokens, {mebibytes:.2f} MiB>"
 
     @property
     def sites(self) -> Sites:
         """What is compared, with its weights."""
-        return self._asked.sites
+        return self._scorer.sites
 
     @property
     def vote(self) -> Vote:
         """The vote, with what was fitted."""
-        return self._asked.vote
+        return self._scorer.vote
 
     @property
     def missing(self) -> str:
@@ -97,26 +98,30 @@ class Predictor(ReadsQuestions, Answering):
         return self.form.missing
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
-        """Return the label of one context: h tokens in order, or a row of a frame with the columns of the model."""
+        """Return the label of one context.
+
+        It is h tokens in order, or a row of a frame with the columns of the model.
+        """
         row = self._read_one(tokens)
         try:
             column = self._single(row)
-        except (
-            TypeError,
-            ValueError,
-        ):  # perhaps a missing value: the long way knows what takes its place
+        except (TypeError, ValueError):
+            # Perhaps a missing value: the long way knows what takes its place.
             column = -1
         if column < 0:
-            column = int(self._asked.winners(self._read_in_order(row))[0])
+            column = int(self._scorer.winners(self._read_in_order(row))[0])
         return self._class_list[column]
 
     def probabilities_of(self, tokens: Sequence[Any]) -> Floats:
-        """Return the probability of each label for one context: to the bit a row of `predict_proba`, in microseconds.
+        """Return the probability of each label for one context, in microseconds.
+
+        It is a row of `predict_proba`, to the bit.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> predictor = MemoryClassifier().fit([["a", 1.5], ["b", 2.5]] * 30, ["x", "y"] * 30).compile()
+        >>> clf = MemoryClassifier().fit([["a", 1.5], ["b", 2.5]] * 30, ["x", "y"] * 30)
+        >>> predictor = clf.compile()
         >>> predictor.probabilities_of(["b", 2.25]).round(1)
         array([0., 1.])
         """
@@ -124,14 +129,12 @@ class Predictor(ReadsQuestions, Answering):
         row = self._read_one(tokens)
         try:
             scores = self._single_scores(row)
-        except (
-            TypeError,
-            ValueError,
-        ):  # perhaps a missing value: the long way knows what takes its place
+        except (TypeError, ValueError):
+            # Perhaps a missing value: the long way knows what takes its place.
             scores = None
         if scores is None:
-            self._asked.check_not_empty()
-            scores = self._asked.scores(self._read_in_order(row))
+            self._scorer.check_not_empty()
+            scores = self._scorer.scores(self._read_in_order(row))
         return np.asarray(self.vote.probabilities(scores)[0])
 
     def now(self) -> Predictor:
@@ -145,12 +148,12 @@ class Predictor(ReadsQuestions, Answering):
     @cached_property
     def _view(self) -> ModelView:
         return ModelView(
-            self._asked,
+            self._scorer,
             self._contexts,
             self.label_dtype_,
             self.missing,
-            self.cutting_,
-            self.cells,
+            cutting=self.cutting_,
+            cells=self.cells,
             names=self.form.columns.names,
             known_classes=self.classes_,
             scales=self.form.columns.scales,
@@ -196,7 +199,7 @@ class Predictor(ReadsQuestions, Answering):
     @cached_property
     def classes_(self) -> Array:
         """Labels in sorted order."""
-        return classes_array(self._asked.labels, self.label_dtype_)
+        return classes_array(self._scorer.labels, self.label_dtype_)
 
     @cached_property
     def _class_list(self) -> list[Any]:
@@ -205,14 +208,16 @@ class Predictor(ReadsQuestions, Answering):
     @cached_property
     def _single(self) -> Callable[[Sequence[Any]], int]:
         """The ranker's own way to answer one context, if it has one; -1 where it has not."""
-        found = self._asked.ranker.single() if len(self._asked.labels) else None
-        return found or (lambda tokens: -1)  # noqa: ARG005
+        if not len(self._scorer.labels):
+            return _answer_nothing
+        return self._scorer.ranker.single() or _answer_nothing
 
     @cached_property
     def _single_scores(self) -> SingleScores:
         """The same for the scores of one context; None where it has no such way."""
-        found = self._asked.ranker.single_scores() if len(self._asked.labels) else None
-        return found or (lambda tokens: None)  # noqa: ARG005
+        if not len(self._scorer.labels):
+            return _score_nothing
+        return self._scorer.ranker.single_scores() or _score_nothing
 
     def prepare(self) -> Predictor:
         """Do now what the first answer would have to wait for, and return this predictor."""
@@ -220,10 +225,10 @@ class Predictor(ReadsQuestions, Answering):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_single", "_single_scores", "_view")  # when needed
-        state = {name: value for name, value in dict(vars(self)).items() if name not in made_again}
-        state.pop("_columns_warned_of", None)  # copies warn again
-        return state
+        # Copies make their own when needed, and warn again.
+        left_out = ("_single", "_single_scores", "_view", "_columns_warned_of")
+        attributes = dict(vars(self))  # a copy, made at once: another thread may add to it
+        return {name: value for name, value in attributes.items() if name not in left_out}
 
     def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
         """Return the predictor as a torch module that gives the same labels.
@@ -238,10 +243,11 @@ class Predictor(ReadsQuestions, Answering):
         return torch_module(self.graph(tokens), self.form)
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
-        """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
+        """Write the predictor as an ONNX graph.
 
-        A table with numbers has the input ``numbers``, of float64 with NaN for missing ones, and
-        ``names``, of strings with ``"<missing>"``: each in the order of the columns.
+        It has the input ``tokens`` and the outputs ``label`` and ``scores``. A table with numbers
+        has the input ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
+        with ``"<missing>"``: each in the order of the columns.
 
         The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline
         of scikit-learn is exported whole after ``hammemo.sklearn_onnx.register()``.
@@ -257,7 +263,7 @@ class Predictor(ReadsQuestions, Answering):
         write_onnx(self.graph(tokens), self.form, path)
 
     def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
-        """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
+        """Return what torch and ONNX compute, for these tokens, or for those that it carries."""
         if self.cells is None:
             return build_graph(
                 self.compiled,
@@ -268,7 +274,7 @@ class Predictor(ReadsQuestions, Answering):
                 missing=self.missing,
             )
         refuse_wide(self.cells.narrowing)
-        ranker = self._asked.ranker
+        ranker = self._scorer.ranker
         if (
             not isinstance(self.cells, TreeCells)
             or not isinstance(ranker, TreeRanker)
@@ -277,8 +283,7 @@ class Predictor(ReadsQuestions, Answering):
             raise NotImplementedError(
                 "Of the models of tables with numbers, only those with trees, exact counts in "
                 f"memory and at most {MAX_DENSE_LABELS} labels can be exported. Serve this one "
-                "with hammemo, or fit with numeric='none' on "
-                "columns that you have cut yourself."
+                "with hammemo, or fit with numeric='none' on columns that you have cut yourself."
             )
         if tokens is not None:
             raise ValueError("A model of a table with numbers stores its names: leave out tokens=.")
@@ -295,6 +300,14 @@ class Predictor(ReadsQuestions, Answering):
         As in the paper, the numbering of the tokens is not counted.
         """
         return sum(array.nbytes for array in self.tensors().values())
+
+
+def _answer_nothing(tokens: Sequence[Any]) -> int:  # noqa: ARG001
+    return -1
+
+
+def _score_nothing(tokens: Sequence[Any]) -> None:  # noqa: ARG001
+    return None
 
 
 def torch_module(graph: Graph | TreeGraph | NumberGraph, form: QuestionForm) -> TorchPredictor:

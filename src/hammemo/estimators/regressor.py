@@ -35,8 +35,6 @@ from hammemo.tasks.numbers.task import NUMBERS
 from hammemo.tasks.numbers.vote import NumberVote
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.row_slices import row_slices
-from hammemo.tokens.token_types import warn_once
-from hammemo.tokens.user_input import read_question
 from hammemo.votes.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -112,7 +110,8 @@ class MemoryRegressor(
     >>> reg = MemoryRegressor().fit(X, y)
     >>> bool(abs(reg.predict([[1.0, -1.0]])[0] - 2) < 0.1)
     True
-    >>> reg.forget(X[:50], y[:50]).refit().digest() == MemoryRegressor().fit(X[50:], y[50:]).digest()
+    >>> rest = MemoryRegressor().fit(X[50:], y[50:])
+    >>> reg.forget(X[:50], y[:50]).refit().digest() == rest.digest()
     True
     """
 
@@ -122,7 +121,7 @@ class MemoryRegressor(
     learns_numbers = True
     has_intervals = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  scikit-learn's form of parameters
         self,
         random_state: Any = 0,
         missing: str = "token",
@@ -145,11 +144,11 @@ class MemoryRegressor(
     def settings(self) -> NumberSettings:
         """Return the parameters as one value: what the steps of an edit take."""
         return NumberSettings(
-            NUMBERS,
-            self.random_state,
-            self.missing,
-            self.keep,
-            self.numeric,
+            task=NUMBERS,
+            random_state=self.random_state,
+            missing=self.missing,
+            keep=self.keep,
+            numeric=self.numeric,
             bounds=Bounds.from_parameter(self.bounds),
             ordered=self.ordered,
         )
@@ -175,10 +174,11 @@ class MemoryRegressor(
         """
 
         def change(model: MemoryRegressor) -> NumberState:
-            settings, state = model.settings(), get_state(model)
+            settings = model.settings()
+            state = get_state(model)
             if state is not None:
                 state = admit(settings, state, X, choose_again=choose)
-            rows = read_rows(model, X, y, state, sample_weight)
+            rows = read_rows(model, X, y, state, sample_weight=sample_weight)
             return learn(settings, state, rows, choose_again=choose)
 
         edit(self, change)
@@ -187,7 +187,7 @@ class MemoryRegressor(
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the expected target of each row, within `bounds`."""
         bounds = Bounds.from_parameter(self.bounds)
-        return self._answers(X, lambda state, rows: bounds.clip(get_answers(state).predict(rows)))
+        return self._answer(X, lambda state, rows: bounds.clip(get_answers(state).predict(rows)))
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> NDArray[np.float64]:
         """Return quantiles of the target of each row.
@@ -196,20 +196,21 @@ class MemoryRegressor(
         ------
         X : (m, columns); levels : (k,), from 0 to 1; returned : (m, k)
         """
-        asked = check_levels(levels)
+        checked_levels = check_levels(levels)
         bounds = Bounds.from_parameter(self.bounds)
-        found = self._answers(
-            X,
-            lambda state, rows: bounds.clip(
-                get_interval_answers(state).predict_quantiles(asked, rows)
-            ),
-        )
+
+        def ask(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
+            return bounds.clip(get_interval_answers(state).predict_quantiles(checked_levels, rows))
+
+        quantiles = self._answer(X, ask)
         warn_of_narrow_intervals(self, self.state)
-        warn_of_infinite_ends(self, get_interval_answers(self.state), found)
-        return found
+        warn_of_infinite_ends(self, get_interval_answers(self.state), quantiles)
+        return quantiles
 
     def predict_interval(self, X: Any, coverage: float = 0.8) -> NDArray[np.float64]:
-        """Return the lower and the upper end of an interval that holds the target of each row with this probability.
+        """Return intervals, each of which holds the target of its row with this probability.
+
+        The columns are the lower and the upper ends.
 
         Shapes
         ------
@@ -229,7 +230,7 @@ class MemoryRegressor(
         return self.predict_quantiles(X, interval_levels(coverage))
 
     def compile(self) -> NumberPredictor:
-        """Compile the state into a read-only `NumberPredictor` without rows: its answers are the same."""
+        """Compile the state into a read-only `NumberPredictor` without rows: it answers alike."""
         check_is_fitted(self)
         state = self.state
         if state.holds_nothing:
@@ -237,7 +238,7 @@ class MemoryRegressor(
         return compile_numbers(state, self.settings())
 
     def contributions(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what each column of each row adds to the prediction, and the prediction without them.
+        """Return what each column of each row adds to the prediction, and what it is without them.
 
         The contributions of a row and its base add up to `predict`, before `bounds` are applied.
         The arrays have the shapes of SHAP's ``Explanation(values, base_values)``, so its plots take
@@ -254,11 +255,13 @@ class MemoryRegressor(
         >>> X = np.random.default_rng(0).normal(size=(300, 2))
         >>> reg = MemoryRegressor().fit(X, 3 * X[:, 0])
         >>> values, base = reg.contributions([[1.0, 1.0]])
-        >>> bool(values[0, 0] > 2.5), bool(abs(values[0, 1]) < 0.2), bool(abs(values.sum() + base[0] - 3) < 0.1)
-        (True, True, True)
+        >>> bool(values[0, 0] > 2.5), bool(abs(values[0, 1]) < 0.2)
+        (True, True)
+        >>> bool(abs(values.sum() + base[0] - 3) < 0.1)
+        True
         """
-        found = self._answers(X, _contributions)
-        return found[:, :-1], found[:, -1]
+        values_and_base = self._answer(X, _compute_contributions)
+        return values_and_base[:, :-1], values_and_base[:, -1]
 
     def explain(self, x: Any) -> NumberExplanation:
         """Return what each column of one row adds to its prediction.
@@ -281,16 +284,15 @@ class MemoryRegressor(
         row = one_context(x, state.columns.names, "explain")
         tokens = read_row(self.settings(), state, row, learning=False)
         rows = state.layout.ask(Examples.of([tokens], [0.0]).contexts)
-        *added, base = _contributions(state, rows)[0].tolist()
+        *values, base = _compute_contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
         expected = get_answers(state).predict(rows)
-        low, high = bounds.clip(
-            get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows)
-        )[0].tolist()
+        quantiles = get_interval_answers(state).predict_quantiles(np.array([0.1, 0.9]), rows)
+        low, high = bounds.clip(quantiles)[0].tolist()
         return NumberExplanation.from_contributions(
             row,
             state.columns.list_names(),
-            np.array(added),
+            np.array(values),
             base=base,
             by_bounds=float((bounds.clip(expected) - expected)[0]),
             interval=(low, high),
@@ -306,7 +308,7 @@ class MemoryRegressor(
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """The share of each column of X in R² on the rows that the model keeps, at most 4,000 of them.
+        """The share of each column of X in R² on kept rows, at most 4,000 of them.
 
         These rows were learnt, so the sum is higher than R² on new rows (`hammemo evaluate`). A
         column below zero makes predictions worse. The first access after an edit computes them;
@@ -331,32 +333,39 @@ class MemoryRegressor(
         refuse_other_bounds(self.bounds, other.bounds)
 
     def _lists_importances(self) -> bool:
-        """Return whether there are rows to compute them by: `dir` lists the name, and does not compute them."""
+        """Return whether there are rows to compute them by.
+
+        `dir` lists the name, and does not compute them.
+        """
         state = vars(self).get("_state")
         return state is not None and state.rows is not None and len(state.rows) > 0
 
-    def _answers(
+    def _answer(
         self, X: Any, ask: Callable[[NumberState, SeenRows], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
+        """Return the answers to all rows, some rows at a time."""
         check_is_fitted(self)
         warn_of_forgotten_rows(self)
         version = self.now()
-        state, found = version.state, []
-        for some in row_slices(X):
-            contexts = read_question(version, version.settings(), state.columns, some)
-            learnt = state.columns.token_types
-            if learnt is not None:
-                differences = learnt.differences(contexts, state.columns.names, state.columns.kinds)
-                warn_once(differences, vars(self)["_columns_warned_of"])
+        state = version.state
+        answers = []
+        for some_rows in row_slices(X):
+            contexts = version.contexts(some_rows)
             if state.holds_nothing:
                 raise ValueError(_NO_ROWS)
-            found.append(ask(state, state.layout.ask(contexts)))
-        return found[0] if len(found) == 1 else np.concatenate(found)
+            answers.append(ask(state, state.layout.ask(contexts)))
+        return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
 
-def _contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
-    """Return what each column adds to predictions and, last, what is left of these: (m, columns + 1)."""
-    added = np.ldexp(compute_contributions(state, rows), -state.layout.exponent)
+def _compute_contributions(state: NumberState, rows: SeenRows) -> NDArray[np.float64]:
+    """Return what each column adds to predictions and, last, what they are without these.
+
+    Shapes
+    ------
+    returned : (m, columns + 1)
+    """
+    values = np.ldexp(compute_contributions(state, rows), -state.layout.exponent)
     if rows.wide is not None and state.layout.narrowing is not None:
-        added = state.layout.narrowing.spread(added, rows.wide)
-    return np.column_stack([added, get_answers(state).predict(rows) - added.sum(axis=1)])
+        values = state.layout.narrowing.spread(values, rows.wide)
+    bases = get_answers(state).predict(rows) - values.sum(axis=1)
+    return np.column_stack([values, bases])

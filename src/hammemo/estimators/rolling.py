@@ -274,7 +274,8 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
     def _read_times(self, times: Any, m: int, *, reset: bool) -> NDArray[np.float64]:
         """Return when each of m new examples occurred, or refuse it."""
-        clock, newest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
+        clock = -np.inf if reset else self._clock
+        newest = -np.inf if reset else self._newest
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "Earlier calls gave times=, and this one does not: give times= in every call, "

@@ -113,7 +113,7 @@ def test_single_answers_with_shared_weights_are_those_of_the_live_model(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_reader, "MOST_SINGLE_VALUES", 2**24 if is_small else 0)
         predictor = model.compile()
-        ranker: Any = predictor._asked.ranker
+        ranker: Any = predictor._scorer.ranker
         assert ("_table" in vars(ranker)) == is_small  # else a live table answers, and no dense rows are made
         assert [predictor(row) for row in asked] == model.predict(asked).tolist()
 
