@@ -92,7 +92,7 @@ def name_columns(model: object, names: Array | None) -> Array | None:
 def copy_model(model: Front) -> Front:
     """Return a model of this version with parameters and a vote of its own.
 
-    What is stored is not copied.
+    Both models share what is stored.
     """
     check_is_fitted(model)
     version = model.snapshot()
@@ -119,9 +119,9 @@ def warn_of_forgotten_rows(model: object) -> None:
 def read_rows(
     model: Any, X: Any, y: Any, state: AnyState | None, sample_weight: Any = None
 ) -> CheckedRows:
-    """Return what a user hands over to be learned or forgotten, checked.
+    """Return rows that a user hands over to be learned or forgotten, or refuse them.
 
-    Without a state, as the first rows.
+    Without a state, they are the first rows of a model.
     """
     settings = model.settings()
     check_missing_rule(settings.missing)

@@ -1,6 +1,6 @@
 """Fit: choose by rows, count them, weigh the votes.
 
-From nothing, or from the rows that a model keeps.
+The rows are those of a user, or those that a model keeps.
 
 Everything is a function of the multiset of rows, so `fit` of a table and `refit` after any history
 make the same model.

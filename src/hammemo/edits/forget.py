@@ -103,9 +103,9 @@ def note_forgotten(
 
 
 def trust_if_known(before: ModelState[L, M, V], memory: M) -> M:
-    """Return a memory that has forgotten rows, with a note where each of them was looked up.
+    """Return a memory that has forgotten rows, with a note if each of them was looked up.
 
-    They were where the store knows all rows.
+    It was, if the store knows all rows.
     """
     if before.store is not None and before.store.knows_all:
         return before.task.counting.trust(memory, before)

@@ -61,7 +61,7 @@ class EditSettings(Protocol[L, M, V]):
     ) -> ModelStore | None:
         """Return what rows or documents are stored in while a model is fitted.
 
-        None where nothing is.
+        None if nothing is stored.
         """
 
     def keep_after_fit(self, store: ModelStore | None) -> ModelStore | None:

@@ -1,6 +1,6 @@
-"""Make a model equal to a table by its content: forget the rows that are gone, learn the new ones.
+"""Make a model equal to a table: forget the rows that are gone, learn the new ones.
 
-No log is needed.
+Rows are compared by their content, so no log is needed.
 
 What a model holds and what a table holds are two multisets of rows, and `difference` is what one
 has more often than the other. A model that keeps all its rows knows the content of both sides. One
@@ -127,7 +127,7 @@ class Synced:
     def forgotten_rows(self) -> tuple[Array, Array]:
         """Return the rows to forget and their labels, as `forget` takes them.
 
-        ValueError where they are not stored.
+        ValueError is raised if they are not stored.
         """
         gone = self.gone
         if gone is None:
@@ -181,7 +181,7 @@ def _read_dates(microseconds: Ints, zone: str | None) -> Array:
 def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
     """Compare what a store holds with all rows of a table.
 
-    None where the store does not know all its rows.
+    Return None if the store does not know all its rows.
 
     Examples
     --------

@@ -19,7 +19,7 @@ def take_choice(
 ) -> ModelState[L, M, V]:
     """Take layout, vote and weights that another version has chosen.
 
-    Under another layout count the kept rows again.
+    If its layout is another one, the kept rows are counted again.
     """
     columns = state.columns
     store = state.store

@@ -178,7 +178,7 @@ class ChoiceSchedule(Protocol[S_contra, L]):
     def make_room(self, layout: L, examples: Examples, /) -> L:
         """Return a layout in which more rows fit, where that is open.
 
-        A memory of the former one is one of it, too.
+        Memories of the layout before are memories of this one, too.
         """
 
     def warn_of_choice(self, before: S_contra, after: S_contra, examples: Examples, /) -> None:
@@ -211,7 +211,7 @@ class LayoutChoice(Protocol[S_contra, L, M, V]):
     ) -> LayoutPlan[L, M, V]:
         """Choose what can be chosen by the first of the rows that are to come.
 
-        Without any for None.
+        A model that is opened has no batch: for it, nothing is chosen by rows.
         """
 
     def choose_like(
@@ -222,7 +222,7 @@ class LayoutChoice(Protocol[S_contra, L, M, V]):
     def choose_by_sample(self, settings: Any, state: S_contra, /) -> LayoutPlan[L, M, V] | None:
         """Choose by a sample of the rows.
 
-        None where it is too small, or says another layout than the memory has.
+        Return None if it is too small, or chooses another layout than the memory has.
         """
 
     def keep_layout(self, state: S_contra, /) -> L:

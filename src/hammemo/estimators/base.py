@@ -126,9 +126,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     @property
     def position_(self) -> str | None:
-        """Up to where the source of the rows was read, as `apply` was told.
+        """Up to where the source of the rows was read: `position` of the last `apply` or `sync`.
 
-        None where it was not.
+        None if neither has said one.
         """
         return self.state.position
 
@@ -439,7 +439,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def read_layout(self, layout: Any) -> ModelState[L, M, V] | None:
         """Return the state of the model that a user gives as ``layout=``, or refuse it.
 
-        None for None.
+        Without one, return None.
         """
         if layout is None:
             return None
@@ -482,7 +482,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def quick_answers(self) -> QuickAnswers | None:
         """Return what answers single rows in microseconds.
 
-        None where only whole tables are answered.
+        None if the model only answers whole tables.
         """
         return None
 
@@ -592,8 +592,6 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     ) -> Axes:
         """Draw the label shares, or the mean target, by the values of one or two columns.
 
-        Return the axes.
-
         Numbers and dates are in ranges. The rows are those that the model holds now, or the kept
         ones among them; forgotten rows are not included. The plot shows the data, one column or
         pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
@@ -607,6 +605,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
             two labels, or the most frequent ones.
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
+
+        Returns
+        -------
+        ax : matplotlib Axes
         """
         check_is_fitted(self)
         columns = [column] if other is None else [column, other]

@@ -272,9 +272,7 @@ class MemoryClassifier(
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
     ) -> Self:
-        """Forget everything and learn the examples (X, y).
-
-        Then fit the vote's weights to them, if it has any.
+        """Forget everything and learn the examples (X, y); fit the vote's weights to them.
 
         Automatic parts are chosen first, by these examples: what, and what it gained, is in
         `report`. An automatic vote is fitted to 50 examples or more; with fewer, every site has
@@ -445,7 +443,7 @@ class MemoryClassifier(
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Remove one example, quickly: the inverse of `learn_one`.
 
-        Refuses what `forget` refuses.
+        It refuses what `forget` refuses.
         """
         return super().forget_one(tokens, label)
 
@@ -708,7 +706,7 @@ class MemoryClassifier(
     ) -> NDArray[np.float64]:
         """Return minus the natural logarithm of the probability of each token of a stream.
 
-        These are the tokens that have a context. Its mean is the log-loss, and the exponential of
+        Only tokens that have a context count. The mean is the log-loss, and the exponential of
         that the perplexity. A token that is no label costs infinity: declare all possible tokens as
         ``classes``. A mixture computes only the probability of the true token.
 
