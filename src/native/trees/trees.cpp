@@ -4,6 +4,10 @@
 #include <functional>
 #include <utility>
 
+#ifdef _MSC_VER
+#include <intrin.h>
+#endif
+
 #include "../hashes.hpp"
 
 namespace hammemo {
@@ -14,40 +18,49 @@ double fraction(uint64_t word) {
     return static_cast<double>(word >> 11) * 0x1p-53;
 }
 
+// The place of the lowest bit of a word that has one.
+size_t count_low_zeros(uint64_t bits) {
+#ifdef _MSC_VER
+    unsigned long place = 0;
+    _BitScanForward64(&place, bits);
+    return place;
+#else
+    return static_cast<size_t>(__builtin_ctzll(bits));
+#endif
+}
+
 struct Split {
     int32_t column = LEAF;
     uint8_t step = 0;
     double score = -1;  // with the share of one row that its hash adds
 };
 
-// The rows of a node: their codes in one column, their targets and weights.
+// The rows of a node: their codes in one column, and what sums need of each.
+template <class Row>
 struct NodeRows {
     const uint8_t* codes;
-    const int32_t* targets;
-    const int32_t* weights;
+    const Row* rows;
     size_t n;
 };
 
-// The codes that occur in a column of a node, ascending.
-struct Present {
-    std::vector<uint8_t> codes;
-    uint8_t places[256];  // of each code among them
+// Rows up to which their codes are found as bits of four words: most nodes have few rows, and a
+// pass over all codes would take longer than one over them.
+constexpr size_t FEW_ROWS = 64;
 
-    void find(const uint8_t* of_rows, size_t n, size_t low, size_t high) {
-        uint8_t occurs[256] = {};
-        for (size_t i = 0; i < n; ++i) {
-            occurs[of_rows[i]] = 1;
-        }
-        codes.resize(256);
-        size_t n_present = 0;
-        for (size_t code = low; code <= high; ++code) {
-            codes[n_present] = static_cast<uint8_t>(code);
-            places[code] = static_cast<uint8_t>(n_present);
-            n_present += occurs[code];  // no branch: no processor can foresee it
-        }
-        codes.resize(n_present);
+// Writes the codes of few rows, ascending, and returns how many there are.
+size_t find_codes_of_few(const uint8_t* of_rows, size_t n, uint8_t* codes) {
+    uint64_t words[4] = {};
+    for (size_t i = 0; i < n; ++i) {
+        words[of_rows[i] / 64] |= uint64_t{1} << (of_rows[i] % 64);
     }
-};
+    size_t n_codes = 0;
+    for (size_t k = 0; k < 4; ++k) {
+        for (uint64_t bits = words[k]; bits != 0; bits &= bits - 1) {
+            codes[n_codes++] = static_cast<uint8_t>(64 * k + count_low_zeros(bits));
+        }
+    }
+    return n_codes;
+}
 
 // The weights of labels on the two sides of a split that moves from right to left: (sum of squared
 // weights) / weight is high where a side has few labels. All weights together are below 2^31
@@ -56,13 +69,18 @@ struct Present {
 // (l + w)^2 - l^2 or (r - w)^2 - r^2, are below 2^62.
 class LabelSums {
 public:
+    struct Row {
+        int32_t label, weight;
+    };
+    static Row make_row(int32_t label, int32_t weight) { return {label, weight}; }
+
     explicit LabelSums(size_t n_labels) : totals_(n_labels) {}
 
     // Takes the rows of a node.
-    void take(const int32_t* labels, const int32_t* weights, size_t n) {
+    void take(const Row* rows, size_t n) {
         std::fill(totals_.begin(), totals_.end(), 0);
         for (size_t i = 0; i < n; ++i) {
-            totals_[static_cast<size_t>(labels[i])] += weights[i];
+            totals_[static_cast<size_t>(rows[i].label)] += rows[i].weight;
         }
         weight_ = squares_ = 0;
         for (int64_t total : totals_) {
@@ -78,13 +96,17 @@ public:
         return 1 - static_cast<double>(squares_) / (whole * whole);
     }
 
-    // Puts all rows on the right, and those of each code together: in a table by code and label or,
-    // where that would be mostly empty, one by one.
-    void group(const NodeRows& rows, const Present& present) {
-        if (present.codes.size() * totals_.size() <= rows.n) {
-            group_in_table(rows, present);
+    // Puts all rows on the right, and those of each code, which lie from low to high, together: in
+    // a table by code and label or, where that would be mostly empty, one by one.
+    void group(const NodeRows<Row>& rows, size_t low, size_t high) {
+        find_codes(rows, low, high);
+        for (size_t place = 0; place < n_codes_; ++place) {
+            places_[codes_[place]] = static_cast<uint8_t>(place);
+        }
+        if (n_codes_ * totals_.size() <= rows.n) {
+            group_in_table(rows);
         } else {
-            group_one_by_one(rows, present);
+            group_one_by_one(rows);
         }
         left_.assign(totals_.size(), 0);
         right_ = totals_;
@@ -93,26 +115,18 @@ public:
         left_squares_ = 0;
         right_squares_ = squares_;
     }
-    void move(size_t place, int64_t sign = 1) {
-        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
-            const auto label = static_cast<size_t>(groups_[i].label);
-            const int64_t weight = sign * groups_[i].weight;
-            left_squares_ += weight * (2 * left_[label] + weight);
-            right_squares_ += weight * (weight - 2 * right_[label]);
-            left_[label] += weight;
-            right_[label] -= weight;
-            left_weight_ += weight;
-            right_weight_ -= weight;
-        }
-    }
+    size_t n_codes() const { return n_codes_; }
+    uint8_t code(size_t place) const { return codes_[place]; }
+    void move(size_t place) { move_rows(place, 1); }
+    void move_back(size_t place) { move_rows(place, -1); }
 
     // Puts the rows on the left that go there; without a branch that no processor can foresee.
     template <class GoesLeft>
-    void put_left(const NodeRows& rows, GoesLeft goes_left) {
+    void put_left(const NodeRows<Row>& rows, GoesLeft goes_left) {
         left_.assign(totals_.size(), 0);
         for (size_t i = 0; i < rows.n; ++i) {
-            left_[static_cast<size_t>(rows.targets[i])] +=
-                rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
+            left_[static_cast<size_t>(rows.rows[i].label)] +=
+                rows.rows[i].weight & -static_cast<int32_t>(goes_left(rows.codes[i]));
         }
         left_weight_ = left_squares_ = right_squares_ = 0;
         for (size_t label = 0; label < totals_.size(); ++label) {
@@ -131,192 +145,274 @@ public:
     }
 
 private:
-    void group_in_table(const NodeRows& rows, const Present& present) {
-        const size_t n_codes = present.codes.size();
+    void move_rows(size_t place, int64_t sign) {
+        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
+            const auto label = static_cast<size_t>(groups_[i].label);
+            const int64_t weight = sign * groups_[i].weight;
+            left_squares_ += weight * (2 * left_[label] + weight);
+            right_squares_ += weight * (weight - 2 * right_[label]);
+            left_[label] += weight;
+            right_[label] -= weight;
+            left_weight_ += weight;
+            right_weight_ -= weight;
+        }
+    }
+
+    void find_codes(const NodeRows<Row>& rows, size_t low, size_t high) {
+        if (rows.n <= FEW_ROWS) {
+            n_codes_ = find_codes_of_few(rows.codes, rows.n, codes_);
+            return;
+        }
+        uint8_t occurs[256] = {};
+        for (size_t i = 0; i < rows.n; ++i) {
+            occurs[rows.codes[i]] = 1;
+        }
+        n_codes_ = 0;
+        for (size_t code = low; code <= high; ++code) {
+            codes_[n_codes_] = static_cast<uint8_t>(code);
+            n_codes_ += occurs[code];  // no branch: no processor can foresee it
+        }
+    }
+
+    void group_in_table(const NodeRows<Row>& rows) {
         const size_t n_labels = totals_.size();
-        starts_.resize(n_codes + 1);
-        groups_.resize(n_codes * n_labels);
-        for (size_t k = 0; k <= n_codes; ++k) {
+        starts_.resize(n_codes_ + 1);
+        groups_.resize(n_codes_ * n_labels);
+        for (size_t k = 0; k <= n_codes_; ++k) {
             starts_[k] = k * n_labels;
         }
-        for (size_t k = 0; k < n_codes; ++k) {
+        for (size_t k = 0; k < n_codes_; ++k) {
             for (size_t label = 0; label < n_labels; ++label) {
                 groups_[k * n_labels + label] = {static_cast<int32_t>(label), 0};
             }
         }
         for (size_t i = 0; i < rows.n; ++i) {
-            const size_t first = present.places[rows.codes[i]] * n_labels;
-            groups_[first + static_cast<size_t>(rows.targets[i])].weight += rows.weights[i];
+            const size_t first = places_[rows.codes[i]] * n_labels;
+            groups_[first + static_cast<size_t>(rows.rows[i].label)].weight += rows.rows[i].weight;
         }
     }
 
     // A counting sort by code.
-    void group_one_by_one(const NodeRows& rows, const Present& present) {
-        const size_t n_codes = present.codes.size();
-        starts_.assign(n_codes + 1, 0);
+    void group_one_by_one(const NodeRows<Row>& rows) {
+        starts_.assign(n_codes_ + 1, 0);
         groups_.resize(rows.n);
         for (size_t i = 0; i < rows.n; ++i) {
-            ++starts_[present.places[rows.codes[i]] + size_t{1}];
+            ++starts_[places_[rows.codes[i]] + size_t{1}];
         }
-        for (size_t k = 0; k < n_codes; ++k) {
+        for (size_t k = 0; k < n_codes_; ++k) {
             starts_[k + 1] += starts_[k];
         }
         // Now starts_[k + 1] is the end of code k. Each code is filled from its end on, so that it
         // becomes its start.
         for (size_t i = rows.n; i-- > 0;) {
-            size_t& end = starts_[present.places[rows.codes[i]] + size_t{1}];
-            groups_[--end] = {rows.targets[i], rows.weights[i]};
+            size_t& end = starts_[places_[rows.codes[i]] + size_t{1}];
+            groups_[--end] = rows.rows[i];
         }
         starts_.erase(starts_.begin());
         starts_.push_back(rows.n);
     }
 
-    struct Group {
-        int32_t label, weight;
-    };
     std::vector<int64_t> totals_, left_, right_;
-    std::vector<Group> groups_;
+    uint8_t codes_[256];  // that occur, ascending
+    size_t n_codes_ = 0;
+    uint8_t places_[256];         // of each code among them
+    std::vector<Row> groups_;     // code by code
     std::vector<size_t> starts_;  // of each code among the groups
     int64_t weight_ = 0, squares_ = 0, left_weight_ = 0, right_weight_ = 0, left_squares_ = 0,
             right_squares_ = 0;
 };
 
-// Two numbers for each side of a split: a weight, all together below 2^31, and a sum: below 2^31 of
-// labels, 2^62 of numbers.
-class WeightedSums {
-public:
-    int64_t weight() const { return weight_; }
-    void move(size_t place) {
-        left_weight_ += groups_[place].weight;
-        left_ += groups_[place].sum;
-    }
-    void move(size_t place, int64_t sign) {
-        left_weight_ += sign * groups_[place].weight;
-        left_ += sign * groups_[place].sum;
-    }
-    bool is_allowed(int64_t least) const {
-        return left_weight_ >= least && weight_ - left_weight_ >= least;
-    }
-
-protected:
-    struct Group {
-        int64_t weight, sum;
-    };
-    // sum_of(i): what row i adds to the sum.
-    template <class SumOf>
-    void group(const NodeRows& rows, const Present& present, SumOf sum_of) {
-        std::fill(groups_, groups_ + present.codes.size(), Group{0, 0});
-        for (size_t i = 0; i < rows.n; ++i) {
-            Group& group = groups_[present.places[rows.codes[i]]];
-            group.weight += rows.weights[i];
-            group.sum += sum_of(i);
-        }
-        left_weight_ = left_ = 0;
-    }
-
-    Group groups_[256];
-    int64_t weight_ = 0, total_ = 0, left_weight_ = 0, left_ = 0;
+// The weight of rows, and the sum of their targets: below 2^31 and 2^62.
+struct WeightedSum {
+    int64_t weight = 0, sum = 0;
 };
 
-// Two labels: sums are the weights of label 1, and scores those of `LabelSums`, to the bit.
-class TwoLabelSums : public WeightedSums {
+// Every row has a weight.
+bool has_rows(const WeightedSum& sum) {
+    return sum.weight != 0;
+}
+bool has_rows(uint64_t word) {
+    return word != 0;
+}
+
+// The sums of the rows of each code, in a table by code.
+template <class Sum>
+class CodeSums {
 public:
+    // Sums up rows, whose codes lie from low to high. add(sum, row) adds a row.
+    template <class Row, class Add>
+    void group(const NodeRows<Row>& rows, size_t low, size_t high, Add add) {
+        if (rows.n <= FEW_ROWS) {
+            n_codes_ = find_codes_of_few(rows.codes, rows.n, codes_);
+            for (size_t place = 0; place < n_codes_; ++place) {
+                sums_[codes_[place]] = Sum{};
+            }
+            add_rows(rows, add);
+            return;
+        }
+        std::fill(sums_ + low, sums_ + high + 1, Sum{});
+        add_rows(rows, add);
+        n_codes_ = 0;
+        for (size_t code = low; code <= high; ++code) {
+            codes_[n_codes_] = static_cast<uint8_t>(code);
+            n_codes_ += has_rows(sums_[code]);  // no branch: no processor can foresee it
+        }
+    }
+    size_t n_codes() const { return n_codes_; }
+    uint8_t code(size_t place) const { return codes_[place]; }
+    const Sum& at(size_t place) const { return sums_[codes_[place]]; }
+
+private:
+    template <class Row, class Add>
+    void add_rows(const NodeRows<Row>& rows, Add add) {
+        for (size_t i = 0; i < rows.n; ++i) {
+            add(sums_[rows.codes[i]], rows.rows[i]);
+        }
+    }
+
+    Sum sums_[256];
+    uint8_t codes_[256];  // that occur, ascending
+    size_t n_codes_ = 0;
+};
+
+// Two labels. A word holds the weight of rows in its lower half and the weight of those with label
+// 1 in its upper half: both are below 2^31, so words of rows add up side by side. Scores are those
+// of `LabelSums`, to the bit.
+class TwoLabelSums {
+public:
+    using Row = uint64_t;
+    static Row make_row(int32_t label, int32_t weight) {
+        const auto word = static_cast<uint64_t>(weight);
+        return word | (label ? word << 32 : 0);
+    }
+
     explicit TwoLabelSums(size_t /*n_labels*/) {}
 
-    void take(const int32_t* labels, const int32_t* weights, size_t n) {
-        int32_t weight = 0;
-        int32_t total = 0;  // all weights together have 31 bits
+    void take(const Row* rows, size_t n) {
+        whole_ = 0;
         for (size_t i = 0; i < n; ++i) {
-            weight += weights[i];
-            total += weights[i] & -labels[i];
+            whole_ += rows[i];
         }
-        weight_ = weight;
-        total_ = total;
     }
-    bool is_pure() const { return total_ == 0 || total_ == weight_; }
+    int64_t weight() const { return weight_of(whole_); }
+    bool is_pure() const { return of_one(whole_) == 0 || of_one(whole_) == weight_of(whole_); }
     double one_row() const {
-        const auto whole = static_cast<double>(weight_);
-        return 1 - squares(weight_, total_) / (whole * whole);
+        const auto weight = static_cast<double>(weight_of(whole_));
+        return 1 - squares(whole_) / (weight * weight);
     }
-    void group(const NodeRows& rows, const Present& present) {
-        WeightedSums::group(
-            rows, present, [&](size_t i) { return rows.weights[i] & -rows.targets[i]; });
+    void group(const NodeRows<Row>& rows, size_t low, size_t high) {
+        codes_.group(rows, low, high, [](Row& sum, Row row) { sum += row; });
+        left_ = 0;
     }
+    size_t n_codes() const { return codes_.n_codes(); }
+    uint8_t code(size_t place) const { return codes_.code(place); }
+    void move(size_t place) { left_ += codes_.at(place); }
+    void move_back(size_t place) { left_ -= codes_.at(place); }
+
     template <class GoesLeft>
-    void put_left(const NodeRows& rows, GoesLeft goes_left) {
-        int32_t weight = 0;
-        int32_t total = 0;
+    void put_left(const NodeRows<Row>& rows, GoesLeft goes_left) {
+        uint64_t left = 0;
         for (size_t i = 0; i < rows.n; ++i) {
-            const int32_t weight_left =
-                rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
-            weight += weight_left;
-            total += weight_left & -rows.targets[i];
+            left += rows.rows[i] & -static_cast<uint64_t>(goes_left(rows.codes[i]));
         }
-        left_weight_ = weight;
-        left_ = total;
+        left_ = left;
+    }
+    bool is_allowed(int64_t least) const {
+        return weight_of(left_) >= least && weight_of(whole_ - left_) >= least;
     }
     double score() const {
-        const int64_t right_weight = weight_ - left_weight_;
-        return squares(left_weight_, left_) / static_cast<double>(left_weight_) +
-               squares(right_weight, total_ - left_) / static_cast<double>(right_weight);
+        const uint64_t right = whole_ - left_;
+        return squares(left_) / static_cast<double>(weight_of(left_)) +
+               squares(right) / static_cast<double>(weight_of(right));
     }
 
 private:
-    static double squares(int64_t weight, int64_t of_one) {
-        return static_cast<double>(of_one * of_one + (weight - of_one) * (weight - of_one));
+    static int64_t weight_of(uint64_t word) { return static_cast<int64_t>(word & 0xFFFFFFFF); }
+    static int64_t of_one(uint64_t word) { return static_cast<int64_t>(word >> 32); }
+    static double squares(uint64_t word) {
+        const int64_t one = of_one(word);
+        const int64_t other = weight_of(word) - one;
+        return static_cast<double>(one * one + other * other);
     }
+
+    CodeSums<uint64_t> codes_;
+    uint64_t whole_ = 0, left_ = 0;
 };
 
 // The sums of targets that are numbers: sum * sum / weight, added up over both sides, is what the
 // means of the sides take off the squared error. Targets have 31 bits, and all weights together
 // have: sums are below 2^62.
-class NumberSums : public WeightedSums {
+class NumberSums {
 public:
+    struct Row {
+        int32_t target, weight;
+    };
+    static Row make_row(int32_t target, int32_t weight) { return {target, weight}; }
+
     explicit NumberSums(size_t /*n_labels*/) {}
 
-    void take(const int32_t* targets, const int32_t* weights, size_t n) {
-        weight_ = total_ = 0;
+    void take(const Row* rows, size_t n) {
+        whole_ = WeightedSum{};
         squares_ = 0;
         is_pure_ = true;
         for (size_t i = 0; i < n; ++i) {
-            const int64_t weighted = int64_t{weights[i]} * targets[i];
-            weight_ += weights[i];
-            total_ += weighted;
-            const double square = static_cast<double>(weighted) * targets[i];
+            const int64_t weighted = int64_t{rows[i].weight} * rows[i].target;
+            whole_.weight += rows[i].weight;
+            whole_.sum += weighted;
+            const double square = static_cast<double>(weighted) * rows[i].target;
             squares_ += square;
-            is_pure_ &= targets[i] == targets[0];
+            is_pure_ &= rows[i].target == rows[0].target;
         }
     }
+    int64_t weight() const { return whole_.weight; }
     bool is_pure() const { return is_pure_; }
     // What one row changes a score by: the variance, from sums in the order of rows.
     double one_row() const {
-        const auto whole = static_cast<double>(weight_);
-        const double mean = static_cast<double>(total_) / whole;
+        const auto whole = static_cast<double>(whole_.weight);
+        const double mean = static_cast<double>(whole_.sum) / whole;
         const double square = mean * mean;
         return std::max(squares_ / whole - square, 0.0);
     }
-    void group(const NodeRows& rows, const Present& present) {
-        WeightedSums::group(
-            rows, present, [&](size_t i) { return int64_t{rows.weights[i]} * rows.targets[i]; });
+    void group(const NodeRows<Row>& rows, size_t low, size_t high) {
+        codes_.group(rows, low, high, [](WeightedSum& sum, const Row& row) {
+            sum.weight += row.weight;
+            sum.sum += int64_t{row.weight} * row.target;
+        });
+        left_ = WeightedSum{};
+    }
+    size_t n_codes() const { return codes_.n_codes(); }
+    uint8_t code(size_t place) const { return codes_.code(place); }
+    void move(size_t place) {
+        left_.weight += codes_.at(place).weight;
+        left_.sum += codes_.at(place).sum;
+    }
+    void move_back(size_t place) {
+        left_.weight -= codes_.at(place).weight;
+        left_.sum -= codes_.at(place).sum;
     }
     template <class GoesLeft>
-    void put_left(const NodeRows& rows, GoesLeft goes_left) {
-        left_weight_ = left_ = 0;
+    void put_left(const NodeRows<Row>& rows, GoesLeft goes_left) {
+        left_ = WeightedSum{};
         for (size_t i = 0; i < rows.n; ++i) {
             const int64_t weight =
-                rows.weights[i] & -static_cast<int32_t>(goes_left(rows.codes[i]));
-            left_weight_ += weight;
-            left_ += weight * rows.targets[i];
+                rows.rows[i].weight & -static_cast<int32_t>(goes_left(rows.codes[i]));
+            left_.weight += weight;
+            left_.sum += weight * rows.rows[i].target;
         }
     }
+    bool is_allowed(int64_t least) const {
+        return left_.weight >= least && whole_.weight - left_.weight >= least;
+    }
     double score() const {
-        const auto left = static_cast<double>(left_);
-        const auto right = static_cast<double>(total_ - left_);
-        return left * left / static_cast<double>(left_weight_) +
-               right * right / static_cast<double>(weight_ - left_weight_);
+        const auto left = static_cast<double>(left_.sum);
+        const auto right = static_cast<double>(whole_.sum - left_.sum);
+        return left * left / static_cast<double>(left_.weight) +
+               right * right / static_cast<double>(whole_.weight - left_.weight);
     }
 
 private:
+    CodeSums<WeightedSum> codes_;
+    WeightedSum whole_, left_;
     double squares_ = 0;
     bool is_pure_ = true;
 };
@@ -331,12 +427,12 @@ public:
           bag_(std::move(bag)),
           order_(rows.n_columns),
           sums_(rows.n_labels) {
-        targets_.reserve(bag_.size());
-        weights_.reserve(bag_.size());
+        bag_rows_.reserve(bag_.size());
         codes_.resize(bag_.size());
+        aside_bag_.resize(bag_.size());
+        aside_rows_.resize(bag_.size());
         for (int32_t row : bag_) {
-            targets_.push_back(rows.targets[row]);
-            weights_.push_back(rows.weights[row]);
+            bag_rows_.push_back(Sums::make_row(rows.targets[row], rows.weights[row]));
         }
         for (size_t j = 0; j < rows.n_columns; ++j) {
             column_words_.push_back(mix(GOLDEN_STEP * (j + 3)));
@@ -372,6 +468,8 @@ public:
     }
 
 private:
+    using Row = typename Sums::Row;
+
     static constexpr auto LATER = std::greater<std::pair<uint64_t, size_t>>();
     static constexpr size_t NO_PARENT = SIZE_MAX;
 
@@ -387,7 +485,7 @@ private:
     // The best split of a node by the columns that it draws; `LEAF` where there is none.
     Split find_best_split(const Node& node) {
         const size_t n = node.last - node.first;
-        sums_.take(targets_.data() + node.first, weights_.data() + node.first, n);
+        sums_.take(bag_rows_.data() + node.first, n);
         Split best;
         if (sums_.weight() < 2 * rules_.min_weight || sums_.is_pure()) {
             return best;
@@ -425,12 +523,7 @@ private:
     bool try_column(const Node& node, const std::pair<uint64_t, size_t>& drawn, Split& best) {
         const auto [key, column] = drawn;
         key_ = key;
-        const uint8_t* codes = codes_of(column);
-        const size_t last = node.last;  // a byte that is written could be a part of `node`, to C++
-        for (size_t i = node.first; i < last; ++i) {
-            codes_[i] = codes[bag_[i]];
-        }
-        const NodeRows rows = node_rows(node);
+        const NodeRows<Row> rows = read_codes(node, codes_of(column));
         const auto [low, high] = find_code_range(rows.codes, rows.n);
         if (low == high) {
             return false;
@@ -439,8 +532,8 @@ private:
             const bool is_name = rows_.names[column] != 0;
             try_one(rows, column, is_name ? draw_name(node) : draw_step(low, high), best);
         } else {
-            present_.find(rows.codes, rows.n, low, high);
-            try_all(rows, column, best);
+            sums_.group(rows, low, high);
+            try_all(column, best);
         }
         return true;
     }
@@ -482,15 +575,20 @@ private:
         }
     }
 
-    NodeRows node_rows(const Node& node) const {
-        return {codes_.data() + node.first,
-                targets_.data() + node.first,
-                weights_.data() + node.first,
-                node.last - node.first};
+    // The rows of a node with their codes in one column.
+    NodeRows<Row> read_codes(const Node& node, const uint8_t* codes) {
+        // Locals: to C++, a byte that is written could be a part of any object.
+        const size_t n = node.last - node.first;
+        const int32_t* bag = bag_.data() + node.first;
+        uint8_t* out = codes_.data() + node.first;
+        for (size_t i = 0; i < n; ++i) {
+            out[i] = codes[bag[i]];
+        }
+        return {out, bag_rows_.data() + node.first, n};
     }
 
     // One split needs no groups.
-    void try_one(const NodeRows& rows, size_t column, uint8_t step, Split& best) {
+    void try_one(const NodeRows<Row>& rows, size_t column, uint8_t step, Split& best) {
         if (rows_.names[column]) {
             sums_.put_left(rows, [step](uint8_t code) { return code == step; });
         } else {
@@ -499,22 +597,22 @@ private:
         take_better(column, step, best);
     }
 
-    // Tries a split behind every code, or around every name.
-    void try_all(const NodeRows& rows, size_t column, Split& best) {
-        sums_.group(rows, present_);
-        const std::vector<uint8_t>& codes = present_.codes;
+    // Tries a split behind every code, or around every name, of rows that are grouped.
+    void try_all(size_t column, Split& best) {
+        const size_t n_codes = sums_.n_codes();
         if (rows_.names[column]) {
-            for (size_t place = 0; place < codes.size(); ++place) {
+            for (size_t place = 0; place < n_codes; ++place) {
                 sums_.move(place);
-                take_better(column, codes[place], best);
-                sums_.move(place, -1);  // back to the right
+                take_better(column, sums_.code(place), best);
+                sums_.move_back(place);
             }
             return;
         }
-        for (size_t place = 0; place + 1 < codes.size(); ++place) {
+        for (size_t place = 0; place + 1 < n_codes; ++place) {
             sums_.move(place);
             // In the middle of the gap to the next code.
-            const int step = codes[place] + (codes[place + 1] - codes[place] - 1) / 2;
+            const int code = sums_.code(place);
+            const int step = code + (sums_.code(place + 1) - code - 1) / 2;
             take_better(column, static_cast<uint8_t>(step), best);
         }
     }
@@ -539,44 +637,46 @@ private:
     // side stays.
     size_t part_rows(const Node& node, const Split& split) {
         const uint8_t* codes = codes_of(static_cast<size_t>(split.column));
-        const bool is_name = rows_.names[static_cast<size_t>(split.column)] != 0;
-        size_t middle = node.first;
-        aside_.clear();
-        const size_t last = node.last;
-        for (size_t i = node.first; i < last; ++i) {
-            const uint8_t code = codes[bag_[i]];
-            const BagRow row = {bag_[i], targets_[i], weights_[i]};
-            if (is_name ? code == split.step : code <= split.step) {
-                put_row(middle++, row);
-            } else {
-                aside_.push_back(row);
-            }
+        const uint8_t step = split.step;
+        if (rows_.names[static_cast<size_t>(split.column)]) {
+            return part_rows_if(node, codes, [step](uint8_t code) { return code == step; });
         }
-        size_t place = middle;
-        for (const BagRow& row : aside_) {
-            put_row(place++, row);
-        }
-        return middle;
+        return part_rows_if(node, codes, [step](uint8_t code) { return code <= step; });
     }
 
-    struct BagRow {
-        int32_t row, target, weight;
-    };
-
-    void put_row(size_t place, const BagRow& row) {
-        bag_[place] = row.row;
-        targets_[place] = row.target;
-        weights_[place] = row.weight;
+    // Each row is written to both sides and counted on one of them: no processor can foresee a
+    // branch.
+    template <class GoesLeft>
+    size_t part_rows_if(const Node& node, const uint8_t* codes, GoesLeft goes_left) {
+        int32_t* bag = bag_.data();
+        Row* rows = bag_rows_.data();
+        size_t middle = node.first;
+        size_t n_right = 0;
+        for (size_t i = node.first; i < node.last; ++i) {
+            const int32_t number = bag[i];
+            const Row row = rows[i];
+            bag[middle] = number;
+            rows[middle] = row;
+            aside_bag_[n_right] = number;
+            aside_rows_[n_right] = row;
+            const bool is_left = goes_left(codes[number]);
+            middle += is_left;
+            n_right += !is_left;
+        }
+        std::copy_n(aside_bag_.data(), n_right, bag + middle);
+        std::copy_n(aside_rows_.data(), n_right, rows + middle);
+        return middle;
     }
 
     const GrowingRows& rows_;
     const GrowingRules& rules_;
-    std::vector<int32_t> bag_, targets_, weights_;
-    std::vector<uint8_t> codes_;
-    Present present_;
+    std::vector<int32_t> bag_;    // the numbers of rows, node by node
+    std::vector<Row> bag_rows_;   // the same rows
+    std::vector<uint8_t> codes_;  // of the rows of a node in one column
     std::vector<uint64_t> column_words_;
     std::vector<std::pair<uint64_t, size_t>> order_;  // hashes of the node and the columns
-    std::vector<BagRow> aside_;                       // rows of a node that go right
+    std::vector<int32_t> aside_bag_;                  // rows of a node that go right
+    std::vector<Row> aside_rows_;
     Sums sums_;
     double one_row_ = 0;  // what one row changes a score by
     uint64_t key_ = 0;    // of the node and the column
