@@ -56,6 +56,10 @@ _CURVATURE_ROWS: Final = 20_000
 _CURVATURE_WORK: Final = 2**28
 """Rows times the squared number of their entries, at most."""
 
+_DESIGN_ROWS: Final = 2**14
+"""Rows with the lowest hashes by which pairs and penalties are chosen; coefficients are fitted to
+all rows. `_MAX_CHOICE_ROWS` in :mod:`hammemo.votes.tree_label_weights` has the trial."""
+
 _FIRST_ROUNDS: Final = 6
 """Steps of the evidence where penalties start anywhere."""
 
@@ -163,12 +167,14 @@ def fit_class_base(
     values : (m, ordered columns); name_codes : (m, columns of names); labels, counts, words : (m,)
     """
     order = order_rows(words, values, name_codes, labels)
-    values = values[order]
-    name_codes = name_codes[order]
-    labels = labels[order]
-    counts = counts[order]
-    fold_counts = count_in_folds(words[order], counts)
-    design = choose_design(codes, values, name_codes, counts)
+    rows = _BaseRows(
+        values=values[order],
+        name_codes=name_codes[order],
+        labels=labels[order],
+        counts=counts[order],
+        fold_counts=count_in_folds(words[order], counts[order]),
+    )
+    design = choose_design(codes, rows.values, rows.name_codes, rows.counts)
     if n_labels < 2 or not len(labels):
         return _zero_base(design, n_labels)
 
@@ -179,35 +185,91 @@ def fit_class_base(
     if n_scores:
         center = _repeat_scores(design, n_scores, outputs)
         phi = center.copy()
-    penalties = np.full(design.n_groups, _FIRST_PENALTY)
+    fit = _ClassFit(phi, np.full(design.n_groups, _FIRST_PENALTY), np.empty((0, 0)))
+    fitted = _fit_rounds(rows.take_first(_DESIGN_ROWS), design, fit, center)
+    if len(rows.labels) > _DESIGN_ROWS:
+        fitted = _fit_to_all(rows, fitted)
+    return AdditiveBase(
+        design=fitted.rows.design,
+        n_labels=n_labels,
+        coefficients=fitted.rows.round_fit(fitted.fit.phi),
+        crossed=fitted.crossed,
+        penalties=fitted.fit.penalties,
+    )
 
-    # Rounds: fit, compare the loss of rows left out, add pairs.
-    bins = design.bin_columns(values, name_codes)
-    max_pairs = min(MAX_PAIRS, int(counts.sum()) // _ROWS_OF_A_PAIR)
-    rounds = _FIRST_ROUNDS
-    best: AdditiveBase | None = None
-    best_loss = math.inf
-    while True:
-        rows = _LabelledRows(
+
+@dataclass(frozen=True, eq=False)
+class _BaseRows:
+    """Distinct rows in the order of their hashes.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (m, ordered columns)
+    name_codes : ndarray of uint8, shape (m, columns of names)
+    labels : ndarray of int64, shape (m,)
+    counts : ndarray of int64, shape (m,)
+        How often each row occurs.
+    fold_counts : ndarray of int64, shape (folds, m)
+        How many of the copies lie in each fold.
+    """
+
+    values: Floats
+    name_codes: NDArray[np.uint8]
+    labels: Ints
+    counts: Ints
+    fold_counts: Ints
+
+    def take_first(self, n: int) -> _BaseRows:
+        """Return the rows with the lowest hashes, at most n."""
+        return _BaseRows(
+            values=self.values[:n],
+            name_codes=self.name_codes[:n],
+            labels=self.labels[:n],
+            counts=self.counts[:n],
+            fold_counts=self.fold_counts[:, :n],
+        )
+
+    def encode(self, design: AdditiveDesign, center: Floats) -> _LabelledRows:
+        """Return the rows in the coordinates of a design."""
+        return _LabelledRows(
             design=design,
-            rows=design.encode_rows(values, name_codes),
-            labels=labels.astype(np.int32),
-            outputs=outputs,
+            rows=design.encode_rows(self.values, self.name_codes),
+            labels=self.labels.astype(np.int32),
+            outputs=len(center),
             center=center,
         )
-        fit = rows.fit_with_evidence(phi, penalties, counts.astype(np.float64), rounds)
-        crossed = _fit_without_folds(rows, fit, counts, fold_counts)
-        held_out = _measure_held_out(rows, crossed, fold_counts)
+
+
+class _FittedRows(NamedTuple):
+    """A fit to rows, and coefficients that are fitted without each fold: (folds, p, outputs)."""
+
+    rows: _LabelledRows
+    fit: _ClassFit
+    crossed: Ints
+
+
+def _fit_rounds(
+    rows: _BaseRows, design: AdditiveDesign, fit: _ClassFit, center: Floats
+) -> _FittedRows:
+    """Return the fit with the pairs of columns that lower the loss of rows left out.
+
+    `fit` has the coefficients and penalties to start from.
+    """
+    bins = design.bin_columns(rows.values, rows.name_codes)
+    max_pairs = min(MAX_PAIRS, int(rows.counts.sum()) // _ROWS_OF_A_PAIR)
+    weights = rows.counts.astype(np.float64)
+    rounds = _FIRST_ROUNDS
+    best: _FittedRows | None = None
+    best_loss = math.inf
+    while True:
+        labelled = rows.encode(design, center)
+        fit = labelled.fit_with_evidence(fit.phi, fit.penalties, weights, rounds)
+        crossed = _fit_without_folds(labelled, fit, rows.counts, rows.fold_counts)
+        held_out = _measure_held_out(labelled, crossed, rows.fold_counts)
         if best is not None and held_out.loss >= best_loss * (1 - _LEAST_GAIN):
             return best
         best_loss = held_out.loss
-        best = AdditiveBase(
-            design=design,
-            n_labels=n_labels,
-            coefficients=rows.round_fit(fit.phi),
-            crossed=crossed,
-            penalties=fit.penalties,
-        )
+        best = _FittedRows(labelled, fit, crossed)
         pairs = choose_pairs(
             design,
             bins,
@@ -220,11 +282,21 @@ def fit_class_base(
             return best
         # The next round starts here, with zeros for the coordinates of the new pairs.
         design = design.with_more_pairs(pairs)
-        new_zeros = np.zeros((outputs, len(design.groups) - fit.phi.shape[1]))
-        phi = np.hstack([fit.phi, new_zeros])
+        new_zeros = np.zeros((len(center), len(design.groups) - center.shape[1]))
         center = np.hstack([center, new_zeros])
-        penalties = np.append(fit.penalties, np.full(len(pairs), _PAIR_PENALTY))
+        fit = fit._replace(
+            phi=np.hstack([fit.phi, new_zeros]),
+            penalties=np.append(fit.penalties, np.full(len(pairs), _PAIR_PENALTY)),
+        )
         rounds = _NEXT_ROUNDS
+
+
+def _fit_to_all(rows: _BaseRows, fitted: _FittedRows) -> _FittedRows:
+    """Return the coefficients for all rows, with the design and the penalties of some of them."""
+    labelled = rows.encode(fitted.rows.design, fitted.rows.center)
+    fit = labelled.fit_again(fitted.fit, rows.counts.astype(np.float64))
+    crossed = _fit_without_folds(labelled, fit, rows.counts, rows.fold_counts)
+    return _FittedRows(labelled, fit, crossed)
 
 
 class _ClassFit(NamedTuple):
@@ -282,9 +354,13 @@ class _LabelledRows:
             squares = sum(sum_groups(groups, output**2) for output in phi - self.center)
             ratios = determined / np.maximum(squares, 1e-9)
             penalties = np.clip(ratios, _LEAST_PENALTY, _MOST_PENALTY)
-        curvature = self._compute_curvature(phi, weights)
-        inverse_root = invert_curvature(curvature, self._expand(penalties))
-        fit = _ClassFit(phi, penalties, inverse_root)
+        return self.fit_again(_ClassFit(phi, penalties, inverse_root), weights)
+
+    def fit_again(self, fit: _ClassFit, weights: Floats) -> _ClassFit:
+        """Return the fit with the penalties, and from the coefficients on, of another one."""
+        curvature = self._compute_curvature(fit.phi, weights)
+        inverse_root = invert_curvature(curvature, self._expand(fit.penalties))
+        fit = fit._replace(inverse_root=inverse_root)
         return fit._replace(phi=self.minimize(fit, weights))
 
     def minimize(
