@@ -13,17 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.columns import Columns
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from matplotlib.axes import Axes
 
     from hammemo._arrays.types import Array, Ints
-    from hammemo.stores.kept import Kept
+    from hammemo.stores.kept import Kept, ModelStore
     from hammemo.stores.kept_rows import KeptRows
-    from hammemo.tokens.columns import Columns
+    from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.scales import Scales
+    from hammemo.tokens.token_types import TokenTypes
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -63,6 +68,45 @@ class RowBatch:
     columns: Columns
     target_dtype: np.dtype[Any]
     declared: Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class TableFacts:
+    """What is known of a table that others have read.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns.
+    kinds : tuple of ColumnKind
+    types : tuple of ColumnType
+        How their values came.
+    token_types : TokenTypes
+    labels : Vocabulary
+        All labels; none where the model predicts numbers.
+    target_dtype : dtype
+        The type of the labels or targets.
+    store : ModelStore or None
+        What is stored of the rows; None where nothing is.
+    seed : int
+    scales : mapping of int to str or tuple
+        The scales of the columns.
+    """
+
+    names: tuple[str, ...]
+    kinds: ColumnKinds
+    types: ColumnTypes
+    token_types: TokenTypes
+    labels: Vocabulary
+    target_dtype: np.dtype[Any]
+    store: ModelStore | None
+    seed: int
+    scales: Scales
+
+    def columns(self) -> Columns:
+        """Return the columns of the table."""
+        names = object_array(self.names)
+        return Columns(self.kinds, names, self.types, self.token_types, scales=self.scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +193,15 @@ class TargetReading(Protocol[S_contra]):
 
     def warn_of_targets(self, targets: Array, /) -> None:
         """Warn of targets by which a model that is fitted to them learns little."""
+
+    def reads_numbers(self) -> bool:
+        """Return whether the column to predict is read as numbers, whatever its values are."""
+
+    def check_targets(self, settings: Any, targets: Array, /) -> None:
+        """Refuse targets that a model with these parameters never learns."""
+
+    def collect_labels(self, examples: Examples, /) -> Vocabulary:
+        """Return the labels of some rows; none for numbers, of which there are as many as rows."""
 
 
 class ChoiceSchedule(Protocol[S_contra, L]):
@@ -240,6 +293,31 @@ class DocumentFit(Protocol[S]):
 
     def fit_documents(self, settings: Any, state: S, /) -> S:
         """Choose by documents, all of which are kept, count them and fit the vote."""
+
+
+class TableLearning(Protocol[S]):
+    """Learns tables that others read and count, as engines do."""
+
+    def empty_store(
+        self, settings: Any, columns: Columns, seed: int, layout: S | None, /
+    ) -> ModelStore | None:
+        """Return what the rows of a table are stored in while others read them."""
+
+    def learn_table(
+        self,
+        settings: Any,
+        facts: TableFacts,
+        classes: Any,
+        layout: S | None,
+        /,
+        *,
+        count_all: Callable[[S], Any],
+        kept_are_counted: bool,
+    ) -> S:
+        """Choose everything by the kept rows, let `count_all` count all, and fit the weights.
+
+        With `kept_are_counted`, kept rows are counted here where they are all.
+        """
 
 
 class RowCount(Protocol[S_contra, L, M, V]):
@@ -394,6 +472,10 @@ class ModelTask(Protocol[S, L, M, V]):
     @property
     def documents(self) -> DocumentFit[S]:
         """Fits models of documents."""
+
+    @property
+    def tables(self) -> TableLearning[S]:
+        """Learns tables that others read and count."""
 
     @property
     def counting(self) -> RowCount[S, L, M, V]:

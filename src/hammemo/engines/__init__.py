@@ -308,7 +308,7 @@ def fit_table(
         missing=estimator.missing,
         kinds=kinds,
         numeric=numeric,
-        is_target=estimator.learns_numbers,
+        is_target=estimator.settings().task.reading.reads_numbers(),
         na=source.na,
         date_format=source.date_format,
     )

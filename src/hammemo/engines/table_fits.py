@@ -27,14 +27,14 @@ import os
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo._arrays.integers import object_array
 from hammemo.edits.editing import edit
+from hammemo.edits.task import TableFacts
 from hammemo.engines.jobs import (
     GroupJob,
     GroupObserver,
@@ -53,20 +53,14 @@ from hammemo.sources.kinds import (
     settle_kinds,
 )
 from hammemo.sources.schemas import TableSchema, side_by_side
-from hammemo.tasks.labels.counted_tables import TableFacts, learn_table, room_for_rows
-from hammemo.tasks.labels.settings import ModelSettings
-from hammemo.tasks.numbers.counted_tables import fit_table_of_numbers
 from hammemo.tasks.numbers.memory import NumberMemory, NumberRows
 from hammemo.tasks.numbers.read import read_targets
-from hammemo.tasks.numbers.settings import NumberSettings
-from hammemo.tasks.numbers.vote import NO_VOTE
 from hammemo.tokens.column_kinds import ColumnKind, ColumnType, TokenType, has_ordered
 from hammemo.tokens.column_letters import decode_letters, encode_letters
 from hammemo.tokens.column_values import tokens_of
 from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
-from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.text_evidence import NAMES_ONLY, NO_EVIDENCE, TextEvidence
 from hammemo.tokens.token_types import TokenTypes
 from hammemo.tokens.vocabulary import Vocabulary
@@ -75,7 +69,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo._arrays.types import Array
+    from hammemo.edits.settings import EditSettings
     from hammemo.edits.state import AnyState
+    from hammemo.edits.task import ModelTask
     from hammemo.engines.jobs import Arrays, Checkpoint, GroupReport, Groups, Shards
     from hammemo.engines.running import Machines
     from hammemo.engines.segments import SegmentsJob
@@ -89,10 +85,8 @@ if TYPE_CHECKING:
     from hammemo.tasks.numbers.layout import NumberLayout
     from hammemo.tasks.numbers.state import NumberState
     from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
-    from hammemo.votes.bounds import Bounds
 
 Front = TypeVar("Front", "MemoryClassifier", "MemoryRegressor")
-AnySettings = TypeVar("AnySettings", ModelSettings, NumberSettings)
 
 _KEPT: Final = "kept."
 _LABELS: Final = "labels."
@@ -214,14 +208,14 @@ class Findings:
     is_whole: bool = True
     clocks: tuple[str | None, ...] = ()
 
-    def with_rows(self, batch: _BatchExamples) -> Findings:
-        """Return what is known after some more rows."""
+    def with_rows(self, batch: _BatchExamples, labels: Vocabulary) -> Findings:
+        """Return what is known after some more rows, which have these labels."""
         fresh = Findings(
             evidence=(NO_EVIDENCE,) * len(self.evidence),
             truths=self.truths,
             names=batch.kinds,
             token_types=TokenTypes.from_contexts(batch.examples.contexts),
-            labels=batch.examples.labels,
+            labels=labels,
             dtype=batch.labels.dtype.str,
             n_rows=len(batch.labels),
         )
@@ -383,36 +377,32 @@ class Survey(Pass):
     ----------
     source, schema, checkpoint
         As in `Pass`.
+    settings : EditSettings
+        The parameters of the model. Its task reads the column to predict.
     known : tuple of TextEvidence
         What some rows of the table say about each column; `schema` follows from it.
     empty : ModelStore or None
         What rows are stored in.
-    bounds : Bounds
-        Of targets: those outside are refused.
     """
 
+    settings: EditSettings[Any, Any, Any]
     known: tuple[TextEvidence, ...]
     empty: ModelStore | None
-
-    @abstractmethod
-    def read_labels(self, values: Any) -> Array:
-        """Return the column to predict as the model reads it."""
-
-    @abstractmethod
-    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
-        """Return findings with some more rows, or refuse what the model never learns."""
 
     def result(self, batches: Iterable[Batch]) -> Arrays:
         """Return what rows say, as arrays.
 
         After a value that a column should not have, only what the columns hold.
         """
+        reading = self.settings.task.reading
         findings = Findings(self.no_evidence, kept=self.empty)
         for batch in batches:
             findings = self._look_at_columns(batch, findings)
             if findings.is_whole:
-                rows = _read_examples(self.schema, batch, self.read_labels)
-                findings = self.add_rows(findings, rows)
+                rows = _read_examples(self.schema, batch, reading.read_targets)
+                reading.check_targets(self.settings, rows.labels)
+                labels = reading.collect_labels(rows.examples)
+                findings = findings.with_rows(rows, labels)
         if not findings.is_whole:
             findings = Findings(findings.evidence, is_whole=False, clocks=findings.clocks)
         return findings.pack()
@@ -463,44 +453,6 @@ class Survey(Pass):
         """Return how columns are read when the evidence of more rows is added."""
         columns = zip(self.known, evidence, strict=True)
         return self.schema.with_evidence([before.plus(more) for before, more in columns])
-
-
-@dataclass(frozen=True)
-class LabelSurvey(Survey):
-    """The first pass of a model of labels."""
-
-    def read_labels(self, values: Any) -> Array:
-        """Return labels."""
-        return label_array(values)
-
-    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
-        """Return findings with some more rows and their labels."""
-        return findings.with_rows(rows)
-
-
-@dataclass(frozen=True)
-class NumberSurvey(Survey):
-    """The first pass of a model of numbers.
-
-    Parameters
-    ----------
-    source, schema, checkpoint, known, empty
-        As in `Survey`.
-    bounds : Bounds
-        What no target leaves.
-    """
-
-    bounds: Bounds
-
-    def read_labels(self, values: Any) -> Array:
-        """Return targets."""
-        return read_targets(values)
-
-    def add_rows(self, findings: Findings, rows: _BatchExamples) -> Findings:
-        """Return findings with some more rows; targets outside the bounds are refused."""
-        findings = findings.with_rows(rows)
-        self.bounds.refuse_outside(rows.labels)
-        return replace(findings, labels=Vocabulary())  # there are nearly as many as rows
 
 
 def fit_rows(
@@ -584,10 +536,10 @@ def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
 
 
 @dataclass
-class _TableFit(ABC, Generic[AnySettings]):
+class _TableFit(ABC):
     """One fit of a table: the steps that the driver takes."""
 
-    settings: AnySettings
+    settings: EditSettings[Any, Any, Any]
     source: TableFiles
     groups: Groups
     machines: Machines
@@ -603,21 +555,45 @@ class _TableFit(ABC, Generic[AnySettings]):
         """Refuse a way to store finished work that does not go with the model."""
 
     @abstractmethod
-    def plan_survey(
-        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
-    ) -> Survey:
-        """Return the first pass over the rows.
+    def count(self, state: Any, schema: TableSchema, kept: ModelStore | None) -> Any:
+        """Return the memory of a state with all rows; `kept` is what is stored of them."""
 
-        `first_rows` is what these say about each column, and `empty` is as in `Survey`.
-        """
+    @property
+    def task(self) -> ModelTask[Any, Any, Any, Any]:
+        """The task of the model."""
+        return self.settings.task
 
-    @abstractmethod
-    def room(self, columns: Columns) -> ModelStore | None:
-        """Return what the rows of the first pass are stored in."""
-
-    @abstractmethod
     def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> AnyState:
         """Choose everything, let others count, and fit the weights."""
+
+        def count_all(state: AnyState) -> Any:
+            memory = self.count(state, schema, findings.kept)
+            if self.task.counting.count_examples(memory) != findings.n_rows:
+                raise _change_error()
+            return memory
+
+        assert findings.token_types is not None
+        kinds = schema.column_kinds
+        facts = TableFacts(
+            schema.known_columns,
+            kinds=kinds,
+            types=findings.types(kinds),
+            token_types=findings.token_types,
+            labels=findings.labels,
+            target_dtype=np.dtype(findings.dtype),
+            store=findings.kept,
+            seed=self.seed,
+            scales=schema.zones,
+        )
+        state: AnyState = self.task.tables.learn_table(
+            self.settings,
+            facts,
+            classes,
+            self.layout,
+            count_all=count_all,
+            kept_are_counted=self.machines.segments is None,
+        )
+        return state
 
     def survey(
         self, schema: TableSchema, evidence: tuple[TextEvidence, ...]
@@ -627,8 +603,10 @@ class _TableFit(ABC, Generic[AnySettings]):
         It is done once more where the first rows were misleading.
         """
         for name in ("rows", "rows-again"):
-            empty = self.room(Columns(schema.column_kinds))
-            survey = self.plan_survey(schema, evidence, empty)
+            columns = Columns(schema.column_kinds)
+            empty = self.task.tables.empty_store(self.settings, columns, self.seed, self.layout)
+            source = self.source.without_files()
+            survey = Survey(source, schema, self.settings, evidence, empty=empty)
             survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
             findings = Findings(survey.no_evidence, kept=empty)
             with self.machines.spreading() as spread:
@@ -675,71 +653,34 @@ class _TableFit(ABC, Generic[AnySettings]):
 
 
 @dataclass
-class _LabelTableFit(_TableFit[ModelSettings]):
-    """One fit of a model of labels."""
+class _LabelTableFit(_TableFit):
+    """One fit of a model of labels, whose counts can be stored in any way."""
 
     @classmethod
     def check_machines(cls, machines: Machines) -> None:
-        """Refuse nothing: counts can be stored in any way."""
+        """Refuse nothing."""
 
-    def plan_survey(
-        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
-    ) -> LabelSurvey:
-        """Return the first pass over the rows."""
-        return LabelSurvey(self.source.without_files(), schema, first_rows, empty)
-
-    def room(self, columns: Columns) -> ModelStore | None:
-        """Return what the rows of the first pass are stored in."""
-        return room_for_rows(self.settings, columns, self.seed, self.layout)
-
-    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> LabelState:
-        """Choose everything, let others count, and fit the weights."""
-
-        def count(state: LabelState) -> Memory:
-            memory = state.memory
-            cells = state.layout.cells
-            job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
-            manifest = {
-                **self._manifest(job),
-                "layout": memory.fingerprint(),
-                "cells": _digest(cells),
-            }
-            job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
-            self.tell.expect(len(self.groups))
-            sample = self._sample(job, findings.kept)
-            counted, self.work = self.machines.count(
-                job,
-                self.groups,
-                sample=sample,
-                manifest=manifest,
-                tell=self.tell,
-                kind="processes",
-            )
-            if int(counted.label_counts.sum()) != findings.n_rows:
-                raise _change_error()
-            return counted
-
-        assert findings.token_types is not None
-        kinds = schema.column_kinds
-        facts = TableFacts(
-            schema.known_columns,
-            kinds=kinds,
-            types=findings.types(kinds),
-            token_types=findings.token_types,
-            labels=findings.labels,
-            label_dtype=np.dtype(findings.dtype),
-            store=findings.kept,
-            seed=self.seed,
-            scales=schema.zones,
+    def count(self, state: LabelState, schema: TableSchema, kept: ModelStore | None) -> Memory:
+        """Return the counts of all rows."""
+        memory = state.memory
+        cells = state.layout.cells
+        job = TableJob(memory.empty_like(), self.source.without_files(), schema, cells)
+        manifest = {
+            **self._manifest(job),
+            "layout": memory.fingerprint(),
+            "cells": _digest(cells),
+        }
+        job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
+        self.tell.expect(len(self.groups))
+        counted, self.work = self.machines.count(
+            job,
+            self.groups,
+            sample=self._sample(job, kept),
+            manifest=manifest,
+            tell=self.tell,
+            kind="processes",
         )
-        return learn_table(
-            self.settings,
-            facts,
-            classes,
-            self.layout,
-            count_all=count,
-            kept_are_counted=self.machines.segments is None,
-        )
+        return counted
 
     def _sample(self, job: TableJob, kept: ModelStore | None) -> Memory:
         """Return a memory that has counted some rows, where the spread of keys must be known."""
@@ -755,8 +696,8 @@ class _LabelTableFit(_TableFit[ModelSettings]):
 
 
 @dataclass
-class _NumberTableFit(_TableFit[NumberSettings]):
-    """One fit of a model of numbers."""
+class _NumberTableFit(_TableFit):
+    """One fit of a model of numbers, whose sums are no table that could be cut."""
 
     @classmethod
     def check_machines(cls, machines: Machines) -> None:
@@ -766,57 +707,29 @@ class _NumberTableFit(_TableFit[NumberSettings]):
                 "segments= cuts a table of counts, and a model of numbers has none: leave it out."
             )
 
-    def plan_survey(
-        self, schema: TableSchema, first_rows: tuple[TextEvidence, ...], empty: ModelStore | None
-    ) -> NumberSurvey:
-        """Return the first pass over the rows."""
-        bounds = self.settings.bounds
-        return NumberSurvey(self.source.without_files(), schema, first_rows, empty, bounds=bounds)
-
-    def room(self, columns: Columns) -> ModelStore | None:
-        """Return what the rows of the first pass are stored in."""
-        check_missing_rule(self.settings.missing)
-        return self.settings.empty_store(columns.width, self.seed, NO_VOTE)
-
-    def learn(self, schema: TableSchema, findings: Findings, classes: Any) -> NumberState:
-        """Choose everything, let others count where not all rows are kept, and fit the vote."""
-        del classes  # numbers are not declared
-
-        def count(state: NumberState) -> NumberMemory:
-            layout = state.layout
-            job = NumberCount(self.source.without_files(), schema, layout, self.seed)
-            manifest = {**self._manifest(job), "layout": layout.digest}
-            job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
-            self.tell.expect(len(self.groups))
-            total = NumberMemory.empty(layout)
-            with self.machines.spreading() as spread:
-                for arrays, report in spread(job.read, enumerate(self.groups)):
-                    total = total.plus(NumberMemory.from_stored(layout, StoredArrays(arrays)), 1)
-                    self.tell(report)
-            if total.gram.n != findings.n_rows:
-                raise _change_error()
-            return total
-
-        assert findings.kept is not None
-        assert findings.kept.kept_rows is not None
-        kinds = schema.column_kinds
-        columns = Columns(
-            kinds,
-            object_array(schema.known_columns),
-            types=findings.types(kinds),
-            token_types=findings.token_types,
-            scales=schema.zones,
-        )
-        return fit_table_of_numbers(
-            self.settings, columns, findings.kept.kept_rows, self.seed, count_all=count
-        )
+    def count(
+        self, state: NumberState, schema: TableSchema, kept: ModelStore | None
+    ) -> NumberMemory:
+        """Return the sums over all rows."""
+        del kept
+        layout = state.layout
+        job = NumberCount(self.source.without_files(), schema, layout, self.seed)
+        manifest = {**self._manifest(job), "layout": layout.digest}
+        job = replace(job, checkpoint=self._checkpoint(manifest, "counts"))
+        self.tell.expect(len(self.groups))
+        total = NumberMemory.empty(layout)
+        with self.machines.spreading() as spread:
+            for arrays, report in spread(job.read, enumerate(self.groups)):
+                total = total.plus(NumberMemory.from_stored(layout, StoredArrays(arrays)), 1)
+                self.tell(report)
+        return total
 
 
-_FIT_OF: Final[dict[str, type[_TableFit[Any]]]] = {
+_FIT_OF: Final[dict[str, type[_TableFit]]] = {
     "labels": _LabelTableFit,
     "numbers": _NumberTableFit,
 }
-"""How a table is fitted, by what the model predicts."""
+"""How the rows of a table are counted, by what the model predicts."""
 
 
 def _digest(value: Any) -> str | None:

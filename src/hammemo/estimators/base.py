@@ -85,9 +85,6 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     kind_in_files: ClassVar[str]
     """Which of the formats of model files is that of this model."""
 
-    learns_numbers: ClassVar[bool] = False
-    """Whether the column to predict is read as numbers."""
-
     has_intervals: ClassVar[bool] = False
     """Whether answers have intervals: `predict_interval` and `predict_quantiles`."""
 

@@ -118,7 +118,6 @@ class MemoryRegressor(
     family = "MemoryRegressor"
     predicts = "numbers"
     kind_in_files = "regressor"
-    learns_numbers = True
     has_intervals = True
 
     def __init__(  # noqa: PLR0917  scikit-learn's form of parameters

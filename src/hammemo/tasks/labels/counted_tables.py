@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.integers import object_array
 from hammemo.edits.fit import choose_like_given, count_plan, start
 from hammemo.edits.task import RowBatch
 from hammemo.kernels import AutoSites
@@ -17,7 +15,6 @@ from hammemo.tasks.labels.count import add_batches, declare, settle
 from hammemo.tasks.labels.layout import is_in_segments
 from hammemo.tasks.labels.size_warning import warn_if_large
 from hammemo.tasks.labels.weigh import check_fit, weigh
-from hammemo.tokens.columns import Columns
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.missing import check_missing_rule
@@ -26,65 +23,15 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hammemo.edits.task import TableFacts
     from hammemo.memories import Memory
     from hammemo.stores.kept import ModelStore
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
-    from hammemo.tokens.column_kinds import ColumnKinds, ColumnTypes
-    from hammemo.tokens.scales import Scales
-    from hammemo.tokens.token_types import TokenTypes
+    from hammemo.tokens.columns import Columns
 
 
-@dataclass(frozen=True, eq=False)
-class TableFacts:
-    """What is known of a table that others have read.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The columns.
-    kinds : tuple of ColumnKind
-    types : tuple of ColumnType
-        How their values came.
-    token_types : TokenTypes
-    labels : Vocabulary
-        All labels.
-    label_dtype : dtype
-    store : ModelStore or None
-        What is stored of the rows; None where nothing is.
-    seed : int
-    scales : mapping of int to str or tuple
-        The scales of the columns.
-    """
-
-    names: tuple[str, ...]
-    kinds: ColumnKinds
-    types: ColumnTypes
-    token_types: TokenTypes
-    labels: Vocabulary
-    label_dtype: np.dtype[Any]
-    store: ModelStore | None
-    seed: int
-    scales: Scales
-
-    def columns(self) -> Columns:
-        """Return the columns of the table."""
-        names = object_array(self.names)
-        return Columns(self.kinds, names, self.types, self.token_types, scales=self.scales)
-
-    def choice_rows(self) -> Examples:
-        """Return the rows to choose by.
-
-        Without kept rows, where nothing depends on rows, they are the labels alone.
-        """
-        if self.store is not None and self.store.kept_rows is not None:
-            return choice_rows(self.store.kept_rows)
-        no_rows = np.empty(0, np.int64)
-        contexts = Contexts.with_ranks(Vocabulary(), no_rows.reshape(0, len(self.names)))
-        return Examples(contexts, no_rows, self.labels, no_rows)
-
-
-def room_for_rows(
+def empty_store(
     settings: ModelSettings, columns: Columns, seed: int, layout: LabelState | None
 ) -> ModelStore | None:
     """Return the empty store of a table of these columns, which others are to read.
@@ -124,8 +71,8 @@ def learn_table(
     facts: TableFacts,
     classes: Any,
     layout: LabelState | None,
-    count_all: Callable[[LabelState], Memory],
     *,
+    count_all: Callable[[LabelState], Memory],
     kept_are_counted: bool,
 ) -> LabelState:
     """Learn a table that others have read, as `fit` does.
@@ -146,11 +93,11 @@ def learn_table(
     kept_examples = None if facts.store is None else facts.store.kept
     columns = facts.columns()
     if classes is None:
-        class_array = np.empty(0, facts.label_dtype)
+        class_array = np.empty(0, facts.target_dtype)
     else:
         class_array = label_array(classes)
     declared = Vocabulary.of(class_array)
-    label_dtype = common_label_dtype(classes_array(facts.labels, facts.label_dtype), class_array)
+    label_dtype = common_label_dtype(classes_array(facts.labels, facts.target_dtype), class_array)
 
     def count_table(state: LabelState) -> Memory:
         memory = state.memory
@@ -166,7 +113,7 @@ def learn_table(
         state = state.with_changes(memory=declare(state.memory, declared), store=facts.store)
         state = state.with_changes(memory=count_table(state))
     else:
-        examples = facts.choice_rows()
+        examples = _get_choice_rows(facts)
         plan = choose(settings, columns, examples, facts.seed)
         batch = RowBatch(examples, columns, label_dtype, declared)
         state = count_plan(settings, plan, batch, store=facts.store, count_all=count_table)
@@ -175,3 +122,15 @@ def learn_table(
     if settings.memory_is_auto and not is_in_segments(state.memory):
         warn_if_large(state.memory)
     return state
+
+
+def _get_choice_rows(facts: TableFacts) -> Examples:
+    """Return the rows to choose by.
+
+    Without kept rows, where nothing depends on rows, they are the labels alone.
+    """
+    if facts.store is not None and facts.store.kept_rows is not None:
+        return choice_rows(facts.store.kept_rows)
+    no_rows = np.empty(0, np.int64)
+    contexts = Contexts.with_ranks(Vocabulary(), no_rows.reshape(0, len(facts.names)))
+    return Examples(contexts, no_rows, facts.labels, no_rows)

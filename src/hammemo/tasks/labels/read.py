@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.types import Array
     from hammemo.tasks.labels.layout import LabelState
     from hammemo.tasks.labels.settings import ModelSettings
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
 
 
@@ -74,6 +75,21 @@ def list_declared_targets(state: LabelState) -> Array | None:
 def warn_of_targets(labels: Array) -> None:
     """Warn of nothing: all labels count alike."""
     del labels
+
+
+def reads_numbers() -> bool:
+    """Return False: labels may be of any kind."""
+    return False
+
+
+def check_targets(settings: ModelSettings, labels: Array) -> None:
+    """Refuse nothing: every label can be learned."""
+    del settings, labels
+
+
+def collect_labels(examples: Examples) -> Vocabulary:
+    """Return the labels of some rows."""
+    return examples.labels
 
 
 def classes_of(state: LabelState) -> Array:

@@ -11,6 +11,7 @@ from hammemo.tasks.labels import (
     choose,
     column_values,
     count,
+    counted_tables,
     describe,
     read,
     schedule,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         LayoutChoice,
         ModelDescription,
         RowCount,
+        TableLearning,
         TargetReading,
         VoteFit,
     )
@@ -41,6 +43,7 @@ class LabelTask:
     schedule: ChoiceSchedule[LabelState, Layout] = schedule
     choosing: LayoutChoice[LabelState, Layout, Memory, Vote] = choose
     documents: DocumentFit[LabelState] = streams
+    tables: TableLearning[LabelState] = counted_tables
     counting: RowCount[LabelState, Layout, Memory, Vote] = count
     weighing: VoteFit[LabelState, Vote] = weigh
     describing: ModelDescription[LabelState] = describe

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from hammemo.tasks.numbers.settings import NumberSettings
     from hammemo.tasks.numbers.state import NumberState
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.user_input import CheckedRows
 
 TARGET_DTYPE: Final = np.dtype(np.float64)
@@ -110,7 +111,7 @@ def read_batch(
 ) -> RowBatch:
     """Return rows that are to be learned, with targets within the bounds."""
     del declared  # there are no classes
-    settings.bounds.refuse_outside(rows.labels)
+    check_targets(settings, rows.labels)
     examples = rows.examples()
     if before is None:
         if not len(examples):
@@ -124,6 +125,22 @@ def common_dtype(state: NumberState, other: NumberState) -> np.dtype[Any]:
     """Return the type of all numbers."""
     del state, other
     return TARGET_DTYPE
+
+
+def reads_numbers() -> bool:
+    """Return True: targets are numbers."""
+    return True
+
+
+def check_targets(settings: NumberSettings, targets: NDArray[np.float64]) -> None:
+    """Refuse targets outside the bounds."""
+    settings.bounds.refuse_outside(targets)
+
+
+def collect_labels(examples: Examples) -> Vocabulary:
+    """Return nothing: there are nearly as many targets as rows."""
+    del examples
+    return Vocabulary()
 
 
 def list_declared_targets(state: NumberState) -> None:

@@ -11,6 +11,7 @@ from hammemo.tasks.numbers import (
     choose,
     column_means,
     count,
+    counted_tables,
     describe,
     read,
     schedule,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         LayoutChoice,
         ModelDescription,
         RowCount,
+        TableLearning,
         TargetReading,
         VoteFit,
     )
@@ -42,6 +44,7 @@ class NumberTask:
     schedule: ChoiceSchedule[NumberState, NumberLayout] = schedule
     choosing: LayoutChoice[NumberState, NumberLayout, NumberMemory, NumberVote] = choose
     documents: DocumentFit[NumberState] = streams
+    tables: TableLearning[NumberState] = counted_tables
     counting: RowCount[NumberState, NumberLayout, NumberMemory, NumberVote] = count
     weighing: VoteFit[NumberState, NumberVote] = weigh
     describing: ModelDescription[NumberState] = describe
