@@ -366,7 +366,7 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
     examples = read_rows(clf, X[:60], y[:60], clf.state, np.arange(60) % 3).examples()
     assert holds_trees(clf.state.layout.cells, clf.sites_)
     by_leaf = table_of_trees(clf.state.layout.cells, examples, clf.sites_)
-    of_cells = CountTable.from_examples(clf.state.layout.cells.counted(examples).with_used_labels(), clf.sites_)
+    of_cells = CountTable.from_examples(clf.state.layout.cells.replace_rows(examples).with_used_labels(), clf.sites_)
     labels = of_cells.label_counts.labels
     assert by_leaf.label_counts.labels == labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)

@@ -55,7 +55,9 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells() -> None:
     examples = read_rows(MODEL, X[:300], Y[:300], MODEL.state, np.arange(300) % 3).examples()
     assert holds_trees(MODEL.state.layout.cells, MODEL.sites_)
     by_leaf = table_of_trees(MODEL.state.layout.cells, examples, MODEL.sites_)
-    of_cells = CountTable.from_examples(MODEL.state.layout.cells.counted(examples).with_used_labels(), MODEL.sites_)
+    of_cells = CountTable.from_examples(
+        MODEL.state.layout.cells.replace_rows(examples).with_used_labels(), MODEL.sites_
+    )
     labels = of_cells.label_counts.labels
     found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
     assert found.keys() == expected.keys()

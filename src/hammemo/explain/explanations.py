@@ -522,7 +522,7 @@ def divide_by_columns(
     for j, rank in enumerate(ranks):
         if rank >= 0:
             order = cells.order_of(j, scales)
-            tokens[j] = cells.shown(j, names[rank], order)
+            tokens[j] = cells.show_value(j, names[rank], order)
             ranges[j] = cells.range_of(j, names[rank], order)
     are_seen = list(explanation.seen[:n_columns])
     for j in range(len(are_seen)):

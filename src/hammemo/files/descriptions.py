@@ -80,7 +80,7 @@ def describe_common_entries(
     about: dict[str, Any] = {"n_features_in": sites.h}
     if cells is not None:
         about["n_features_in"] = len(cells.table_kinds)
-        about["cells"] = cells.described()
+        about["cells"] = cells.describe()
     about["sites"] = {
         "positions": [list(site) for site in sites.positions],
         "weights": sites.weights.tolist(),
@@ -468,7 +468,7 @@ def parse_cells(about: Mapping[str, Any], arrays: dict[str, Array]) -> Cells | N
         optional=("narrowing",),
     )
     with take_part(arrays, "cells") as stored:
-        cells = Cells.restored(described, stored)
+        cells = Cells.from_stored(described, stored)
     if len(cells.table_kinds) != field(about, "n_features_in", int):
         raise ValueError("its cells have another number of columns")
     return cells

@@ -446,11 +446,11 @@ class Memory(Versioned, BaseEstimator, ABC):
         del tree_counts
         for piece in row_pieces(len(examples), cells.h):
             rows = np.arange(len(examples))[piece]
-            self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)
+            self.update(cells.replace_rows(examples.rows(rows).with_used_labels()), sign)
 
     def update_one_row(self, cells: Cells, row: Sequence[Any], label: Any, by: int) -> None:
         """Add one row with numbers `by` times or, below zero, take it back."""
-        self.update_one(cells.of_one(row), label, by)
+        self.update_one(cells.find_row_cells(row), label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream; with `labels`, only those that have one of them."""

@@ -349,32 +349,32 @@ class CellRanker(Ranker):
 
     def scores(self, contexts: Contexts) -> Array:
         """Return one score for each row and label."""
-        return self._inner.scores(self._cells.of(contexts))
+        return self._inner.scores(self._cells.find_cells(contexts))
 
     def site_scores(self, contexts: Contexts, columns: Ints) -> SiteScores:
         """Return what each site of the cells adds to the scores of the labels in these columns."""
-        return self._inner.site_scores(self._cells.of(contexts), columns)
+        return self._inner.site_scores(self._cells.find_cells(contexts), columns)
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each row, the first one among equals."""
         pieces = row_pieces(len(contexts), self._cells.h)
-        columns = [self._inner.winners(self._cells.of(contexts[piece])) for piece in pieces]
+        columns = [self._inner.winners(self._cells.find_cells(contexts[piece])) for piece in pieces]
         return np.concatenate([np.empty(0, np.int64), *columns])
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k highest scores, best first, equals in column order."""
-        return self._inner.leaders(self._cells.of(contexts), k)
+        return self._inner.leaders(self._cells.find_cells(contexts), k)
 
     def rank(self, contexts: Contexts, k: int) -> Ints:
         """Return the columns of the k labels that `top_k` lists for each row."""
-        return self._inner.rank(self._cells.of(contexts), k)
+        return self._inner.rank(self._cells.find_cells(contexts), k)
 
     def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
     ) -> tuple[Ints, Floats | None]:
         """Return the same among the labels that a mask allows, and their scores."""
         return self._inner.leaders_by_mask(
-            self._cells.of(contexts), k, mask, with_scores=with_scores
+            self._cells.find_cells(contexts), k, mask, with_scores=with_scores
         )
 
 
@@ -398,7 +398,7 @@ class AdditiveRanker(CellRanker):
         """Return one score for each row and label."""
         scores: Floats = np.ascontiguousarray(super().scores(contexts), np.float64)
         if self.base is not None:
-            self.base.add(self._cells.coded(contexts), scores)
+            self.base.add(self._cells.code_rows(contexts), scores)
         return scores
 
     winners = Ranker.winners
@@ -414,7 +414,7 @@ class AdditiveRanker(CellRanker):
         cells = self._cells
         if scores.parts is None:
             scores = replace(scores, parts=tuple(("", site) for site in cells.sites()))
-        by_column, rest = self.base.contributions(cells.coded(contexts), columns)
+        by_column, rest = self.base.contributions(cells.code_rows(contexts), columns)
         column_parts = tuple(("", (j,)) for j in range(len(cells.kinds)))
         return scores.extend(by_column, rest, column_parts)
 

@@ -142,10 +142,10 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_by_the_plain_twin(see
     assert ranker.base is not None
     scores, codes = ranker.scores(contexts), model.state.layout.cells.codes.rows(contexts)
     by_leaf = ranker._from_leaves(contexts, codes)
-    rows, values, base = ranker._rules.read_values(model.state.layout.cells.of(contexts))
+    rows, values, base = ranker._rules.read_values(model.state.layout.cells.find_cells(contexts))
     assert np.array_equal(by_leaf, score_table.sum_rows(rows, values, base, len(model.state.layout.cells.names)))
     rules: Any = ranker._rules
-    definition = rules._rule.scores(model.memory_.reader().site_counts(model.state.layout.cells.of(contexts)))
+    definition = rules._rule.scores(model.memory_.reader().site_counts(model.state.layout.cells.find_cells(contexts)))
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()

@@ -74,7 +74,7 @@ def _find_middle(upto: Ints, ends: Ints, low: int, high: int, *, band: float) ->
 
 
 def code_rows(codes: ColumnCodes, values: Floats, names: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the bytes of rows, as `ColumnCodes.coded` does.
+    """Return the bytes of rows, as `ColumnCodes.rows` does.
 
     Shapes
     ------

@@ -1,10 +1,11 @@
 """From a row to its cells: one token for each column, and one for each tree and level.
 
-A row is a context of h tokens; numbers are tokens, too, and a date is the number of its microseconds. What a kernel
-compares are *cells*: a name is its own cell, a number lies in a range, and a tree puts the whole row into one cell on
-each level (:mod:`hammemo.features.cells.forest`). So a table with numbers becomes a table of names, and everything that
-works for names works for it: counts, sketches, forgetting, merging. Cells are part of the layout. They are chosen from
-rows (:mod:`hammemo.features.cells.choose_cells`) and never change while counts are added.
+A row is a context of h tokens; numbers are tokens, too, and a date is the number of its
+microseconds. What a kernel compares are *cells*: a name is its own cell, a number lies in a range,
+and a tree puts the row into one cell on each level (:mod:`hammemo.features.cells.forest`). So a
+table with numbers becomes a table of names, and everything that works for names works for it:
+counts, sketches, forgetting, merging. Cells are part of the layout. They are chosen from rows
+(:mod:`hammemo.features.cells.choose_cells`) and never change while counts are added.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,14 +21,19 @@ from hammemo._arrays.array_digest import array_digest
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.features.additive.label_base import BaseAnswers, LabelBase
-from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, part_names, split_cuts, split_names, values_of
+from hammemo.features.cells.column_codes import (
+    ColumnCodes,
+    code_arrays,
+    restore_codes,
+    split_cuts,
+    values_of,
+)
 from hammemo.features.cells.forest import Forest
 from hammemo.features.wide.narrowing import Narrowing
 from hammemo.kernels.sites import MAX_POSITIONS, Site
 from hammemo.tokens.column_kinds import ColumnKind, find_names, find_ordered
 from hammemo.tokens.column_letters import decode_letters, encode_letters
 from hammemo.tokens.contexts import Contexts, Examples
-from hammemo.tokens.hashing import NAME_BYTES
 from hammemo.tokens.user_input import contexts_with_numbers
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
@@ -42,10 +48,10 @@ if TYPE_CHECKING:
     from hammemo.tokens.orders import Order
     from hammemo.tokens.scales import Scales
 
-_MOST_TUPLES = 2**12
+_MOST_TUPLES: Final = 2**12
 """Tuples that a file may hold: far more than are ever chosen."""
 
-MISSING_RANGE = -1
+MISSING_RANGE: Final = -1
 """The range of a missing number, where missing values match each other."""
 
 
@@ -62,7 +68,7 @@ class Cells:
     ranges : tuple of ndarray of float64
         The cuts between the ranges of each column; none for names.
     narrowing : Narrowing, optional
-        How the rows of a wide table become those that cells are made of; all else is of narrow rows then.
+        How the rows of a wide table become narrow; then all else is about the narrow rows.
 
     Examples
     --------
@@ -70,10 +76,10 @@ class Cells:
     >>> from hammemo.features.cells import Cells
     >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> from hammemo.tokens.contexts import Contexts
-    >>> cells = Cells((ColumnKind.NAMES, ColumnKind.NUMBERS), True, (np.empty(0), np.array([30.0, 50.0])))
-    >>> rows = Contexts.of([["a", 12.5], ["b", 50]])
-    >>> asked = cells.of(rows)
-    >>> asked.vocabulary.tolist(), asked.ranks.tolist()
+    >>> kinds = (ColumnKind.NAMES, ColumnKind.NUMBERS)
+    >>> cells = Cells(kinds, missing_is_cell=True, ranges=(np.empty(0), np.array([30.0, 50.0])))
+    >>> contexts = cells.find_cells(Contexts.of([["a", 12.5], ["b", 50]]))
+    >>> contexts.vocabulary.tolist(), contexts.ranks.tolist()
     ([0, 2, 'a', 'b'], [[2, 0], [3, 1]])
     """
 
@@ -89,20 +95,20 @@ class Cells:
 
     @property
     def places(self) -> list[int | None]:
-        """The column of the table that each column of `kinds` is; None for a linear score of a wide table."""
+        """Which column of the table each column of `kinds` is; None for a linear score."""
         return list(range(len(self.kinds))) if self.narrowing is None else self.narrowing.places
 
     def read(self, X: Any, missing: str, scales: Scales | None = None) -> Contexts:
-        """Return the contexts of a question to a model of which only the cells and the scales are known."""
+        """Return the contexts of a question, given the cells and the scales of a model alone."""
         packed = self.narrowing is not None and self.narrowing.packed
         return contexts_with_numbers(X, self.table_kinds, missing, packed=packed, scales=scales)
 
     def ask(self, contexts: Contexts) -> Contexts:
-        """Return the rows of a question as cells are made of them: narrow rows of a wide table."""
+        """Return the rows of a question, those of a wide table as narrow rows."""
         return contexts if self.narrowing is None else self.narrowing.ask(contexts)
 
     def learn(self, examples: Examples) -> Examples:
-        """Return the same for examples that are counted, or forgotten, or that weights are fitted to."""
+        """Return examples that are counted, forgotten or fitted to, with narrow rows likewise."""
         return examples if self.narrowing is None else self.narrowing.learn(examples)
 
     @cached_property
@@ -120,42 +126,47 @@ class Cells:
         """Which columns hold names."""
         return find_names(self.kinds)
 
-    def of(self, contexts: Contexts) -> Contexts:
-        """Return the contexts of cells of rows."""
+    def find_cells(self, contexts: Contexts) -> Contexts:
+        """Return the contexts of cells of the rows of a question."""
         contexts = self.ask(contexts)
-        h = len(self.kinds)
-        names = self._is_name
-        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
-        used[contexts.ranks[:, names]] = True
-        kept = contexts.vocabulary.keep(used[:-1])
-        cells = np.full((len(contexts), self.h), NO_TOKEN, np.int64)
+        n_columns = len(self.kinds)
+        is_name = self._is_name
+
+        # The cells of numbers and of trees are whole numbers; names get theirs below.
+        numbers = np.full((len(contexts), self.h), NO_TOKEN, np.int64)
+        missing_cell = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
         values = values_of(contexts)
-        for j in np.flatnonzero(~names).tolist():
+        for j in np.flatnonzero(~is_name).tolist():
             column = values[:, j]
-            places = np.searchsorted(self.ranges[j], column, side="right")
-            nothing = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
-            cells[:, j] = np.where(np.isnan(column), nothing, places)
-        cells[:, h:] = self.tree_tokens(contexts)
-        made = Contexts(cells)
-        if not names.any():
-            return made
-        vocabulary = kept.union(made.vocabulary)
-        ranks = made.ranks_in(vocabulary)
-        found = np.append(vocabulary.find(contexts.vocabulary), -1)
-        ranks[:, :h][:, names] = found[contexts.ranks[:, names]]
+            ranges = np.searchsorted(self.ranges[j], column, side="right")
+            numbers[:, j] = np.where(np.isnan(column), missing_cell, ranges)
+        numbers[:, n_columns:] = self.tree_tokens(contexts)
+        cells = Contexts(numbers)
+        if not is_name.any():
+            return cells
+
+        # A vocabulary for both, with no token that only columns of numbers hold.
+        name_ranks = contexts.ranks[:, is_name]
+        marks = np.zeros(len(contexts.vocabulary) + 1, bool)
+        marks[name_ranks] = True  # rank -1, no token, marks the last entry
+        names = contexts.vocabulary.keep(marks[:-1])
+        vocabulary = names.union(cells.vocabulary)
+        ranks = cells.ranks_in(vocabulary)
+        new_ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
+        ranks[:, :n_columns][:, is_name] = new_ranks[name_ranks]
         return Contexts.with_ranks(vocabulary, ranks)
 
-    def counted(self, examples: Examples) -> Examples:
-        """Return examples with cells in place of their rows."""
+    def replace_rows(self, examples: Examples) -> Examples:
+        """Return examples that are counted or forgotten with cells in place of their rows."""
         examples = self.learn(examples)
-        return replace(examples, contexts=self.of(examples.contexts))
+        return replace(examples, contexts=self.find_cells(examples.contexts))
 
-    def of_one(self, row: Sequence[Any]) -> list[Any]:
-        """Return the tokens of the cells of one row that is counted."""
+    def find_row_cells(self, row: Sequence[Any]) -> list[Any]:
+        """Return the tokens of the cells of one row that is counted or forgotten."""
         row_alone = Examples.of_arrays(object_array(row).reshape(1, -1), np.zeros(1, np.int64))
-        asked = self.counted(row_alone).contexts
-        tokens = asked.vocabulary.tolist()
-        return [NO_TOKEN if rank < 0 else tokens[rank] for rank in asked.ranks[0].tolist()]
+        contexts = self.replace_rows(row_alone).contexts
+        tokens = contexts.vocabulary.tolist()
+        return [NO_TOKEN if rank < 0 else tokens[rank] for rank in contexts.ranks[0].tolist()]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cells) and self.digest() == other.digest()
@@ -167,13 +178,18 @@ class Cells:
         return self  # it never changes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+        # without the caches, which are computed again
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def tree_tokens(self, contexts: Contexts) -> NDArray[np.int32]:
         """Return the tokens of the cells of trees, of which there are none: (m, 0)."""
         return np.empty((len(contexts), 0), np.int32)
 
-    def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:  # noqa: ARG002
+    def base_answers(
+        self,
+        labels: Vocabulary,  # noqa: ARG002  TreeCells have a base
+        weights: Floats | None,  # noqa: ARG002
+    ) -> BaseAnswers | None:
         """Return what an additive base adds to the scores of labels: there is none."""
         return None
 
@@ -187,8 +203,8 @@ class Cells:
         order = None if place is None else scales.get(place)
         return order if isinstance(order, tuple) else ()
 
-    def shown(self, j: int, token: Any, order: Order = ()) -> Any:
-        """Return what a column holds: a name, a category, a moment as text, or the range of a number."""
+    def show_value(self, j: int, token: Any, order: Order = ()) -> Any:
+        """Return a value of a column for users: a name, a category, a moment, or a range."""
         if isinstance(token, str):
             return token
         if order:
@@ -198,14 +214,15 @@ class Cells:
         return token if self.kinds[j] is ColumnKind.NAMES else self.range_of(j, token)
 
     def range_of(self, j: int, token: Any, order: Order = ()) -> str | None:
-        """Return the range that a number, a moment or a category of a column lies in; None for a name."""
+        """Return the range in which a value of a column lies; None for a name."""
         if self.kinds[j] is ColumnKind.NAMES or isinstance(token, str):
             return None
         cuts = self.ranges[j]
-        return range_text(self.kinds[j], cuts, int(np.searchsorted(cuts, float(token), "right")), order)
+        place = int(np.searchsorted(cuts, float(token), "right"))
+        return range_text(self.kinds[j], cuts, place, order)
 
     def column_shares(self, contexts: Contexts) -> Floats:
-        """Return the share of each column of the table in what each position of the cells of rows says.
+        """Return the share of each column of the table in each position of the cells of rows.
 
         Shapes
         ------
@@ -219,11 +236,13 @@ class Cells:
 
     @cached_property
     def _digest(self) -> str:
-        return array_digest(self.arrays(), json.dumps(self.described(), sort_keys=True))
+        return array_digest(self.arrays(), json.dumps(self.describe(), sort_keys=True))
 
-    def described(self) -> dict[str, Any]:
-        """Return what is no array, ready for JSON."""
-        described = {} if self.narrowing is None else {"narrowing": self.narrowing.described()}
+    def describe(self) -> dict[str, Any]:
+        """Return all that is no array, ready for JSON."""
+        described: dict[str, Any] = {}
+        if self.narrowing is not None:
+            described["narrowing"] = self.narrowing.describe()
         return {
             **described,
             "kinds": encode_letters(self.kinds),
@@ -236,16 +255,16 @@ class Cells:
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
-        found = {} if self.narrowing is None else self.narrowing.arrays()
+        narrowing = {} if self.narrowing is None else self.narrowing.arrays()
         return {
-            **{f"narrowing.{name}": array for name, array in found.items()},
+            **{f"narrowing.{name}": array for name, array in narrowing.items()},
             "ranges": np.concatenate([np.empty(0), *self.ranges]),
             "range_lengths": np.array([len(cuts) for cuts in self.ranges], np.uint8),
         }
 
     @staticmethod
-    def restored(described: dict[str, Any], stored: StoredArrays) -> Cells:
-        """Return the cells of a file, checked: undo `described` and `arrays`."""
+    def from_stored(described: dict[str, Any], stored: StoredArrays) -> Cells:
+        """Return the cells of a file, checked: undo `describe` and `arrays`."""
         last = described["last_word"]
         kinds = decode_letters(described["kinds"], ColumnKind)
         if not 0 < len(kinds) <= MAX_POSITIONS:
@@ -258,19 +277,30 @@ class Cells:
         ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
         narrowing = None
         if "narrowing" in described:
-            narrowing = Narrowing.restored(described["narrowing"], stored.part("narrowing"))
+            narrowing = Narrowing.from_stored(described["narrowing"], stored.part("narrowing"))
             if narrowing.narrow_kinds != kinds:
-                raise ValueError("its cells are of other columns than those chosen of its wide table")
+                raise ValueError(
+                    "its cells are of other columns than those chosen of its wide table"
+                )
         if not described["trees"]:
             return Cells(kinds, described["missing_is_cell"], ranges, narrowing=narrowing)
-        codes = restored_codes(kinds, stored.part("codes"))
+        codes = restore_codes(kinds, stored.part("codes"))
         forest = Forest.from_stored(codes.is_name, stored.part("trees"))
-        tuples = _checked_tuples(described["tuples"], kinds)
+        tuples = _check_tuples(described["tuples"], kinds)
         base = LabelBase.from_stored(described["base"], stored.part("base"))
-        if base.function.design.owners != codes.plain_owners() or len(base.function.design.knots) != codes.n_ordered:
+        design = base.function.design
+        if design.owners != codes.plain_owners() or len(design.knots) != codes.n_ordered:
             raise ValueError("its additive base was made for other columns")
         return TreeCells(
-            kinds, described["missing_is_cell"], ranges, codes, forest, last, base, tuples, narrowing=narrowing
+            kinds,
+            missing_is_cell=described["missing_is_cell"],
+            ranges=ranges,
+            codes=codes,
+            forest=forest,
+            last_word=last,
+            base=base,
+            tuples=tuples,
+            narrowing=narrowing,
         )
 
 
@@ -280,10 +310,11 @@ class TreeCells(Cells):
 
     Parameters
     ----------
-    kinds, missing_is_cell, ranges
+    kinds, missing_is_cell, ranges, narrowing
         As in `Cells`.
-    codes, forest
-        How trees see rows, and the trees.
+    codes : ColumnCodes
+        How trees see rows.
+    forest : Forest
     last_word : int
         The hash of the last row of the growing sample: rows with higher hashes grew no tree.
     base : LabelBase
@@ -309,15 +340,17 @@ class TreeCells(Cells):
 
     def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree."""
-        return self.forest.leaves(self.coded(contexts))
+        return self.forest.leaves(self.code_rows(contexts))
 
-    def coded(self, contexts: Contexts) -> NDArray[np.uint8]:
+    def code_rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows of a question."""
         return self.codes.rows(self.ask(contexts))
 
     def base_answers(self, labels: Vocabulary, weights: Floats | None) -> BaseAnswers | None:
         """Return what the additive base adds to the scores of labels, if it has weights."""
-        return None if weights is None else BaseAnswers(self.base, self.codes.step_middles, labels, weights)
+        if weights is None:
+            return None
+        return BaseAnswers(self.base, self.codes.step_middles, labels, weights)
 
     @property
     def name_sites(self) -> list[Site]:
@@ -328,47 +361,63 @@ class TreeCells(Cells):
         """Return the sites that an automatic kernel compares: names, tuples of names and trees."""
         return [*self.name_sites, *((j,) for j in range(len(self.kinds), self.h))]
 
-    def shown(self, j: int, token: Any, order: Order = ()) -> Any:
-        """Return what a column holds: a name, a category, a number, or a moment as text."""
-        return super().shown(j, token, order) if self.kinds[j].has_scale else token
+    def show_value(self, j: int, token: Any, order: Order = ()) -> Any:
+        """Return a value of a column for users: a name, a category, a moment, or a number."""
+        return super().show_value(j, token, order) if self.kinds[j].has_scale else token
 
     def column_shares(self, contexts: Contexts) -> Floats:
-        """Return the share of each column of the table in what each position of the cells of rows says.
+        """Return the share of each column of the table in each position of the cells of rows.
 
-        A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
-        it says belongs to all columns.
+        A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root
+        has no cuts: it belongs to all columns.
         """
-        m, h = len(contexts), len(self.kinds)
-        found = np.zeros((m, self.h, h))
-        found[:, :h] = np.eye(h)
-        nodes = self.forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)  # tree by tree, then level by level
+        m = len(contexts)
+        n_columns = len(self.kinds)
+        shares = np.zeros((m, self.h, n_columns))
+        shares[:, :n_columns] = np.eye(n_columns)
+        # positions go tree by tree, then level by level
+        nodes = self.forest.cell_nodes[:, self.leaves(contexts)].transpose(1, 2, 0)
         distinct, ranks = np.unique(nodes, return_inverse=True)
-        found[:, h:] = self.node_shares(distinct)[ranks.reshape(m, -1)]
-        return found
+        shares[:, n_columns:] = self.node_shares(distinct)[ranks.reshape(m, -1)]
+        return shares
 
     def node_shares(self, nodes: Array) -> Floats:
-        """Return the share of each column of the table in what nodes of trees say: (nodes, h)."""
+        """Return the share of each column of the table in nodes of trees: (nodes, h)."""
         shares = self.forest.share_nodes(self.codes.column_shares(), nodes)
         shares[~shares.any(axis=1)] = 1.0 / len(self.kinds)  # a root belongs to all columns
         return shares
 
-    def described(self) -> dict[str, Any]:
-        """Return what is no array, ready for JSON."""
-        tuples = [list(site) for site in self.tuples]
-        more = {"last_word": self.last_word, "trees": True, "tuples": tuples, "base": self.base.describe()}
-        return {**super().described(), **more}
+    def describe(self) -> dict[str, Any]:
+        """Return all that is no array, ready for JSON."""
+        return {
+            **super().describe(),
+            "last_word": self.last_word,
+            "trees": True,
+            "tuples": [list(site) for site in self.tuples],
+            "base": self.base.describe(),
+        }
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
-        found = super().arrays()
-        found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
-        found.update({f"trees.{name}": array for name, array in self.forest.arrays().items()})
-        found.update({f"base.{name}": array for name, array in self.base.arrays().items()})
-        return found
+        arrays = super().arrays()
+        arrays.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
+        arrays.update({f"trees.{name}": array for name, array in self.forest.arrays().items()})
+        arrays.update({f"base.{name}": array for name, array in self.base.arrays().items()})
+        return arrays
 
 
 def range_text(kind: ColumnKind, cuts: Floats, place: int, order: Order = ()) -> str:
-    """Return a range of a column of numbers, moments or categories as it is shown; `place` is its number, from 0.
+    """Return a range of a column of numbers, moments or categories for users.
+
+    Parameters
+    ----------
+    kind : ColumnKind
+    cuts : ndarray
+        The cuts between the ranges of the column.
+    place : int
+        The number of the range, from 0.
+    order : tuple
+        The categories of the column, if it has an order.
 
     Examples
     --------
@@ -381,10 +430,13 @@ def range_text(kind: ColumnKind, cuts: Floats, place: int, order: Order = ()) ->
     if order:
         return _category_range(cuts, place, order)
     texts = _cut_texts(kind, cuts)
-    low, high = (texts[k] if 0 <= k < len(texts) else None for k in (place - 1, place))
-    if low is None or high is None:
-        return f"below {high}" if high is not None else f"from {low}" if low is not None else "any"
-    return f"{low} to {high}"
+    has_low = place > 0
+    has_high = place < len(texts)
+    if has_low and has_high:
+        return f"{texts[place - 1]} to {texts[place]}"
+    if has_high:
+        return f"below {texts[place]}"
+    return f"from {texts[place - 1]}" if has_low else "any"
 
 
 def _category_range(cuts: Floats, place: int, order: Order) -> str:
@@ -397,37 +449,27 @@ def _category_range(cuts: Floats, place: int, order: Order) -> str:
 
 
 def _cut_texts(kind: ColumnKind, cuts: Floats) -> list[str]:
-    """Return cuts as they are shown: moments by their day where that tells them apart."""
+    """Return cuts for users: moments by their day where that tells them apart."""
     if kind is not ColumnKind.DATES:
         return [f"{cut:.4g}" for cut in cuts.tolist()]
     moments = cuts.astype(np.int64).astype("datetime64[us]")
     days = moments.astype("datetime64[D]")
-    return [str(moment) for moment in (days if len(np.unique(days)) == len(days) else moments.astype("datetime64[s]"))]
+    if len(np.unique(days)) == len(days):
+        return [str(day) for day in days]
+    return [str(second) for second in moments.astype("datetime64[s]")]
 
 
-def _checked_tuples(told: Any, kinds: ColumnKinds) -> tuple[Site, ...]:
-    """Return tuples of columns of names from a file, or refuse what is none."""
+def _check_tuples(sites: Any, kinds: ColumnKinds) -> tuple[Site, ...]:
+    """Return tuples of columns of names from a file, or refuse others."""
     names = set(find_names(kinds))
-    if not isinstance(told, list) or len(told) > _MOST_TUPLES or not all(isinstance(site, list) for site in told):
+    if not isinstance(sites, list) or len(sites) > _MOST_TUPLES:
         raise ValueError("its tuples of columns are not valid")
-    for site in told:
+    if not all(isinstance(site, list) for site in sites):
+        raise ValueError("its tuples of columns are not valid")
+    for site in sites:
         is_rising = all(type(j) is int for j in site) and site == sorted(set(site))
         if len(site) < 2 or not is_rising or not names.issuperset(site):
             raise ValueError("a tuple of its columns is not made of columns of names")
-    if len(set(map(tuple, told))) != len(told):
+    if len(set(map(tuple, sites))) != len(sites):
         raise ValueError("a tuple of its columns is there twice")
-    return tuple(map(tuple, told))
-
-
-def restored_codes(kinds: ColumnKinds, stored: StoredArrays) -> ColumnCodes:
-    """Return the codes of a file, checked: undo `code_arrays`."""
-    n_ordered = sum(len(part_names(kind)) for kind in kinds if kind.is_ordered)
-    cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
-    cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
-    hash_lengths = stored.take("hash_cut_lengths", "uint8", (n_ordered,)).tolist()
-    hash_cuts = split_cuts(stored.take("hash_cuts", "float64", (None,)), hash_lengths)
-    pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1)).astype(np.int64)
-    name_lengths = stored.take("name_lengths", "uint8", (kinds.count(ColumnKind.NAMES),)).tolist()
-    names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
-    key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
-    return ColumnCodes(kinds, cuts, names, key, pairs, hash_cuts)
+    return tuple(map(tuple, sites))

@@ -119,7 +119,9 @@ def grow_tree_cells(
     return GrownCells(cells, rows)
 
 
-def _fit_base(codes: ColumnCodes, examples: Examples, rows: TreeInputs, *, n_scores: int) -> LabelBase:
+def _fit_base(
+    codes: ColumnCodes, examples: Examples, rows: TreeInputs, *, n_scores: int
+) -> LabelBase:
     """Return the additive base for the distinct rows of examples."""
     values, name_codes = codes.plain(rows.codes)
     with progress_bar("Fitting an additive base"):

@@ -1,10 +1,12 @@
 """Columns as bytes: what trees of thresholds look at.
 
-A number becomes the number of its step, 1 to 255, between at most 254 cuts; 0 stands for a missing value. So only the
-order of the values matters, not their distances. A date has six such columns: the moment itself, year, month, day,
-weekday and hour. A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
-Frequent names are stored as keyed hashes, so that names of forgotten rows cannot be read.
-The difference of the steps of two numbers is one more number: boundaries that run across two columns take one cut.
+- A number becomes the number of its step, 1 to 254, between at most 253 cuts; 0 stands for a
+  missing value. So only the order of the values matters, not their distances.
+- A date has six such columns: the moment itself, year, month, day, weekday and hour.
+- A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
+  Frequent names are stored as keyed hashes, so that names of forgotten rows cannot be read.
+- The difference of the steps of two numbers is one more number: boundaries that run across two
+  columns take one cut.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Floats, Ints, Words
     from hammemo.tokens.column_kinds import ColumnKinds
 
@@ -42,24 +45,27 @@ DIFFERENCE_CUTS: Final = np.array([d for d in range(-254, 255) if abs(d) < 64 or
 """Cuts between differences of steps: every step near zero, every third one elsewhere."""
 _BAND: Final = 0.05
 _BAND_ROWS: Final = 2
-"""A cut leaves half of the rows of its range below it, up to this share, and this many rows, more or fewer."""
+"""A cut has half of the rows of its range below it, give or take `_BAND` of them and so many rows.
+
+So it can lie at a round number, which single rows rarely move."""
 _HASH_BAND: Final = 0.2
 """The band of cuts for hashes."""
-_TOLD_APART: Final = 0.75
-"""The share of distinct rows that hashes tell apart.
+_DISTINCT_SHARE: Final = 0.75
+"""The share of distinct rows that have hashes of their own.
 
-Rows of one hash grow the same trees. Where they share their label, too, trees that they did not grow hold mostly rows
-of other labels, and a vote that is fitted to what these trees say of them learns to contradict them.
+Rows with one hash grow the same trees. Where they share their label, too, trees that they did not
+grow hold mostly rows of other labels, and a vote that is fitted to what these trees say of them
+learns to contradict them.
 """
 _MOST_HALVINGS: Final = 8
 _SCORE_STEPS: Final = 200
-"""Steps at most between the lowest and the highest linear score: there are 253 cuts, the others lie beyond."""
+"""Steps at most between the lowest and the highest linear score; the other cuts lie beyond them."""
 LEAST_ROWS: Final = 6
 """Rows of a range that trees divide."""
 
 
 def token_values(vocabulary: Vocabulary) -> Floats:
-    """Return tokens as numbers, NaN for strings and, at the end, where rank -1 reads it, for no token."""
+    """Return tokens as numbers, NaN for strings, and NaN for no token at the end (rank -1)."""
     strings = np.full(len(vocabulary.strings) + 1, np.nan)
     return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])
 
@@ -70,7 +76,7 @@ def values_of(contexts: Contexts) -> Floats:
     ranks = contexts.ranks
     if len(vocabulary) <= ranks.size:
         return np.asarray(token_values(vocabulary)[ranks])
-    # a few tokens of many: not all are looked at
+    # few positions and a large vocabulary: convert only the tokens that stand there
     values = np.full(ranks.shape, np.nan)
     n_ints = len(vocabulary.ints)
     is_int = (ranks >= 0) & (ranks < n_ints)
@@ -81,7 +87,7 @@ def values_of(contexts: Contexts) -> Floats:
 
 
 def split_ordered(kind: ColumnKind, values: Floats) -> list[Floats]:
-    """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
+    """Return the ordered columns of a column: itself or, of dates, also year, month, day and so on.
 
     Examples
     --------
@@ -89,7 +95,8 @@ def split_ordered(kind: ColumnKind, values: Floats) -> list[Floats]:
     >>> from hammemo.features.cells.column_codes import split_ordered
     >>> from hammemo.tokens.column_kinds import ColumnKind
     >>> noon = np.datetime64("2026-11-16T12:00", "us").astype(np.int64)
-    >>> [part.tolist() for part in split_ordered(ColumnKind.DATES, np.array([float(noon)]))][1:]
+    >>> columns = split_ordered(ColumnKind.DATES, np.array([float(noon)]))
+    >>> [column.tolist() for column in columns][1:]
     [[2026.0], [11.0], [16.0], [0.0], [12.0]]
     """
     if kind is not ColumnKind.DATES:
@@ -98,14 +105,14 @@ def split_ordered(kind: ColumnKind, values: Floats) -> list[Floats]:
     moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
     days = moments.astype("datetime64[D]")
     months = moments.astype("datetime64[M]")
-    parts = [
+    fields = [
         moments.astype("datetime64[Y]").astype(np.int64) + 1970,
         months.astype(np.int64) % 12 + 1,
         (days - months.astype("datetime64[D]")).astype(np.int64) + 1,
         (days.astype(np.int64) + 3) % 7,  # 1970 began on a Thursday; Monday is 0
         (moments - days).astype("timedelta64[h]").astype(np.int64),
     ]
-    return [values, *(np.where(lacking, np.nan, part.astype(np.float64)) for part in parts)]
+    return [values, *(np.where(lacking, np.nan, field.astype(np.float64)) for field in fields)]
 
 
 def part_names(kind: ColumnKind) -> tuple[str, ...]:
@@ -113,13 +120,25 @@ def part_names(kind: ColumnKind) -> tuple[str, ...]:
     return _DATE_PARTS if kind is ColumnKind.DATES else ("",)
 
 
-def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band: float = _BAND) -> Floats:
-    """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
+def quantile_cuts(
+    values: Floats, counts: Ints, n_cuts: int, least: int = 2, band: float = _BAND
+) -> Floats:
+    """Return at most `n_cuts` cuts between values: all where they are few, else near quantiles.
 
-    A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts halve the rows
-    again and again, each at the roundest binary number near the median of its range, down to ranges with fewer than
-    `least` rows. So a cut bounds the values around it but does not give them, and a row that comes or goes rarely moves
-    a cut, and only cuts of ranges that it lies in.
+    A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts
+    halve the rows again and again, each at the roundest binary number near the median of its range,
+    down to ranges with fewer than `least` rows. So a cut bounds the values around it but does not
+    give them, and a row that comes or goes rarely moves a cut, and only cuts of ranges that it lies
+    in.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+    counts : ndarray of shape (m,)
+        How often each value occurs.
+    n_cuts, least : int
+    band : float
+        A cut has half of the rows of its range below it, give or take this share.
 
     Examples
     --------
@@ -130,13 +149,15 @@ def quantile_cuts(values: Floats, counts: Ints, most: int, least: int = 2, band:
     >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
     array([256., 512., 768.])
     """
-    return halve(CountedValues.from_rows(values, counts), most, least, band)[0]
+    cuts, _ = halve(CountedValues.from_rows(values, counts), n_cuts, least, band)
+    return cuts
 
 
 def place_cuts(values: Floats, counts: Ints) -> Floats:
-    """Return the cuts of a column of trees: as many for any column, so that a cut that comes or goes moves no other.
+    """Return the cuts of a column of trees: `MAX_CUTS` for every column.
 
-    Where rows are too few to be divided, the cuts repeat the one below them.
+    So a cut that comes or goes moves no other. Where rows are too few to be divided, cuts repeat
+    the one below them.
 
     Examples
     --------
@@ -155,7 +176,7 @@ def _place_counted(column: CountedValues) -> Floats:
 
 
 def _repeat_cuts(cuts: Floats, places: Array) -> Floats:
-    """Return cuts with what repeats them: `MAX_CUTS` in all."""
+    """Return cuts at their places, and at every place between them the cut before: `MAX_CUTS`."""
     all_cuts = np.full(MAX_CUTS, LOWEST)
     all_cuts[places] = cuts
     return np.maximum.accumulate(all_cuts)
@@ -170,28 +191,37 @@ class CountedValues(NamedTuple):
     @classmethod
     def from_rows(cls, values: Floats, counts: Ints) -> CountedValues:
         """Return those of values that occur so often; missing ones are left out."""
-        present = ~np.isnan(values)
-        distinct, ranks = np.unique(values[present], return_inverse=True)
+        is_present = ~np.isnan(values)
+        distinct, ranks = np.unique(values[is_present], return_inverse=True)
         # Floats are exact: counts add up to less than 2^53. `halved_cuts` takes sums below 2^60.
-        weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
-        return cls(distinct, np.cumsum(weights))
+        totals = np.bincount(ranks, weights=counts[is_present], minlength=len(distinct))
+        return cls(distinct, np.cumsum(totals.astype(np.int64)))
 
 
-def halve(column: CountedValues, most: int, least: int, band: float) -> tuple[Floats, Ints]:
-    """Return cuts as `quantile_cuts` does, and the place of each among `most`.
+def halve(column: CountedValues, n_cuts: int, least: int, band: float) -> tuple[Floats, Ints]:
+    """Return cuts as `quantile_cuts` does, and the place of each among `n_cuts`.
 
-    Half of the rows have half of the places. A half with fewer values than places leaves the others to its sibling.
+    Half of the rows have half of the places. A half with fewer values than places leaves the others
+    to its sibling.
     """
-    all_cuts = np.full(most, np.nan)
+    all_cuts = np.full(n_cuts, np.nan)
     _native.halved_cuts(
-        values=column.distinct, upto=column.upto, least=least, band=band, band_rows=_BAND_ROWS, cuts=all_cuts
+        values=column.distinct,
+        upto=column.upto,
+        least=least,
+        band=band,
+        band_rows=_BAND_ROWS,
+        cuts=all_cuts,
     )
     places = np.flatnonzero(~np.isnan(all_cuts))
     return all_cuts[places], places
 
 
 def _step_middles(cuts: Floats) -> Floats:
-    """Return NaN and then the middle of each step between cuts, some of which repeat others or lie below all values."""
+    """Return NaN, for missing values, and then the middle of each step between cuts.
+
+    Cuts may repeat others or be `LOWEST`. The outer steps are as wide as their neighbors.
+    """
     distinct = np.unique(cuts[cuts > LOWEST])
     if not len(distinct):
         return np.append(np.nan, np.zeros(len(cuts) + 1))
@@ -201,8 +231,8 @@ def _step_middles(cuts: Floats) -> Floats:
     with np.errstate(over="ignore"):
         outer = np.clip(distinct[[0, -1]] + widths * [-0.5, 0.5], LOWEST, -LOWEST)
     middles = np.concatenate([outer[:1], 0.5 * distinct[:-1] + 0.5 * distinct[1:], outer[1:]])
-    of_steps = middles[np.searchsorted(distinct, cuts, side="right")]
-    return np.concatenate([[np.nan], middles[:1], of_steps])
+    middles_behind_cuts = middles[np.searchsorted(distinct, cuts, side="right")]
+    return np.concatenate([[np.nan], middles[:1], middles_behind_cuts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,17 +274,19 @@ class ColumnCodes:
 
     @property
     def is_name(self) -> NDArray[np.uint8]:
-        """Whether each column of bytes holds names: ordered ones come first, then names, then differences."""
-        return np.repeat([0, 1, 0], [self.n_ordered, len(self.names), len(self.pairs)]).astype(np.uint8)
+        """Whether each column of bytes holds names, in the order: numbers, names, differences."""
+        lengths = [self.n_ordered, len(self.names), len(self.pairs)]
+        return np.repeat([0, 1, 0], lengths).astype(np.uint8)
 
     def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows: shape (m, columns)."""
         named = self.name_places
         ranks = contexts.ranks[:, named]
-        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
-        used[ranks] = True
-        codes = np.zeros((len(used), len(named)), np.uint8)
-        codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
+        marks = np.zeros(len(contexts.vocabulary) + 1, bool)
+        marks[ranks] = True  # rank -1, no token, marks the last entry, and below reads a zero there
+        is_name = marks[:-1]
+        codes = np.zeros((len(marks), len(named)), np.uint8)
+        codes[:-1][is_name] = self.name_codes(contexts.vocabulary.keep(is_name))
         names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
         return self.encode(self.values(contexts), names)
 
@@ -287,29 +319,33 @@ class ColumnCodes:
             lookups.append(codes.get)
         return lookups
 
-    def distinct(self, examples: Examples, seed: int, coded: NDArray[np.uint8] | None = None) -> DistinctCodes:
-        """Return `distinct_examples` with steps in place of numbers, and hashes by few of the steps.
+    def distinct(
+        self, examples: Examples, seed: int, row_bytes: NDArray[np.uint8] | None = None
+    ) -> DistinctCodes:
+        """Return the distinct rows of examples, with steps in place of numbers.
 
-        `coded` are the bytes of the examples, where they are known already.
-
-        So what is drawn by these hashes does not depend on where a number lies between two cuts, and rarely on a cut
-        that moves.
+        Their hashes take few of the steps. So a sample that is drawn by these hashes does not
+        depend on where a number lies between two cuts, and rarely on a cut that moves. `row_bytes`
+        are the bytes of the examples, where they are known already.
         """
         contexts = examples.contexts
-        named = self.name_places
-        numbers = Vocabulary(np.arange(MAX_CUTS + 2))
-        vocabulary = contexts.vocabulary.union(numbers)
-        names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
-        places = vocabulary.find(numbers)
+        step_numbers = Vocabulary(np.arange(MAX_CUTS + 2))
+        vocabulary = contexts.vocabulary.union(step_numbers)
+        new_ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
+        name_ranks = new_ranks[contexts.ranks[:, self.name_places]]
+        step_ranks = vocabulary.find(step_numbers)
 
         def replace_numbers(steps: NDArray[np.uint8]) -> Examples:
-            return replace(examples, contexts=Contexts.with_ranks(vocabulary, np.hstack([places[steps], names])))
+            ranks = np.hstack([step_ranks[steps], name_ranks])
+            return replace(examples, contexts=Contexts.with_ranks(vocabulary, ranks))
 
-        coded = self.rows(contexts) if coded is None else coded
-        rows, _, counts = distinct_examples(replace_numbers(coded[:, : self.n_ordered]), seed)
-        few = [_steps(*pair) for pair in zip(self.hash_cuts, self.values(contexts).T, strict=True)]
-        steps = np.array(few, np.uint8).reshape(len(few), len(contexts)).T  # a table of names has none
-        words = example_words(replace_numbers(steps), seed)[rows]
+        if row_bytes is None:
+            row_bytes = self.rows(contexts)
+        rows, _, counts = distinct_examples(replace_numbers(row_bytes[:, : self.n_ordered]), seed)
+        columns = list(map(_find_steps, self.hash_cuts, self.values(contexts).T))
+        # a table of names has no such columns, so its shape must be said
+        few_steps = np.array(columns, np.uint8).reshape(len(columns), len(contexts)).T
+        words = example_words(replace_numbers(few_steps), seed)[rows]
         order = np.argsort(words, kind="stable")
         return DistinctCodes(rows[order], words[order], counts[order])
 
@@ -327,10 +363,11 @@ class ColumnCodes:
 
     def owners(self) -> list[tuple[int, ...]]:
         """Return, for each column of bytes, which columns of the table it is made of."""
-        ordered = [j for j, kind in enumerate(self.kinds) if kind.is_ordered for _ in part_names(kind)]
-        names = self.name_places
+        ordered = [
+            j for j, kind in enumerate(self.kinds) if kind.is_ordered for _ in part_names(kind)
+        ]
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
-        return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
+        return [*((j,) for j in ordered), *((j,) for j in self.name_places), *of_pairs]
 
     def column_shares(self) -> Floats:
         """Return how much of each column of bytes belongs to each column of the table."""
@@ -340,7 +377,7 @@ class ColumnCodes:
         return column_shares
 
     def plain(self, rows: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.uint8]]:
-        """Return what an additive base sees: for each ordered column the middle of the step, and the bytes of names.
+        """Return rows as an additive base sees them: the middles of steps, and the bytes of names.
 
         So a base, too, knows a number only by the two cuts around it.
 
@@ -356,27 +393,27 @@ class ColumnCodes:
 
     @cached_property
     def step_middles(self) -> list[Floats]:
-        """The middles of the steps of ordered columns, NaN for missing values; outer steps are as wide as the next."""
+        """The middles of the steps of each ordered column, at 0 NaN for missing values."""
         return [_step_middles(cuts) for cuts in self.cuts]
 
     def plain_owners(self) -> tuple[int, ...]:
-        """Return the column of the table that each ordered column and each column of names belongs to."""
+        """Return the column of the table of each ordered column and of each column of names."""
         return tuple(owner for (owner, *_) in self.owners()[: self.n_ordered + len(self.names)])
 
     def values(self, contexts: Contexts) -> Floats:
         """Return the values of all ordered columns: (m, ordered columns)."""
-        parts = [
-            part
-            for kind, values in zip(self.kinds, values_of(contexts).T, strict=True)
-            if kind.is_ordered
-            for part in split_ordered(kind, values)
-        ]
-        return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
+        columns: list[Floats] = []
+        for kind, values in zip(self.kinds, values_of(contexts).T, strict=True):
+            if kind.is_ordered:
+                columns += split_ordered(kind, values)
+        table = np.array(columns, np.float64).reshape(len(columns), len(contexts))
+        return np.ascontiguousarray(table.T)
 
     def with_even_cuts(self, n_scores: int, contexts: Contexts) -> ColumnCodes:
-        """Return codes whose last ordered columns, linear scores, have evenly spaced cuts, some beyond those of rows.
+        """Return codes whose last ordered columns, linear scores, have evenly spaced cuts.
 
-        Quantiles would be coarse where rows are few: the steps of a score are what probabilities are made of.
+        Probabilities are made of the steps of a score, and quantiles would be coarse where rows are
+        few. Some cuts lie beyond the scores of these rows, for those of others.
         """
         if not n_scores or not len(contexts):
             return self
@@ -384,7 +421,8 @@ class ColumnCodes:
         return replace(self, cuts=(*self.cuts[:-n_scores], *map(_even_cuts, scores.T)))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+        # without the caches, which are computed again
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 class DistinctCodes(NamedTuple):
@@ -405,7 +443,9 @@ class DistinctCodes(NamedTuple):
     counts: Ints
 
 
-def choose_codes(kinds: ColumnKinds, contexts: Contexts, counts: Ints, *, pairs: Ints, seed: int) -> ColumnCodes:
+def choose_codes(
+    kinds: ColumnKinds, contexts: Contexts, counts: Ints, *, pairs: Ints, seed: int
+) -> ColumnCodes:
     """Return codes for rows that occur so often; `pairs` are of ordered columns."""
     key = struct.pack("<QQ", *key_words(seed, "names of trees"))
     n_bits = int(counts.sum()).bit_length()
@@ -417,14 +457,14 @@ def choose_codes(kinds: ColumnKinds, contexts: Contexts, counts: Ints, *, pairs:
             ordered += split_ordered(kind, values)
         else:
             name_ranks.append(ranks)
-    counted = [CountedValues.from_rows(part, counts) for part in ordered]
+    counted = [CountedValues.from_rows(values, counts) for values in ordered]
     names = [_find_frequent(contexts.vocabulary, ranks, counts, least) for ranks in name_ranks]
     hash_cuts = _choose_hash_cuts(
         ordered,
         counted,
         name_ranks,
         first=max(2, -(-n_bits // max(len(ordered), 1))),
-        enough=_TOLD_APART * _count_distinct(contexts.ranks.T),
+        enough=_DISTINCT_SHARE * _count_distinct(contexts.ranks.T),
     )
     return ColumnCodes(
         kinds=kinds,
@@ -437,12 +477,13 @@ def choose_codes(kinds: ColumnKinds, contexts: Contexts, counts: Ints, *, pairs:
 
 
 def _even_cuts(scores: Floats) -> Floats:
-    """Return cuts at multiples of a power of two, around the middle of some scores and beyond their ends."""
+    """Return cuts at multiples of a power of two, from below all scores to above all."""
     low = float(scores.min())
     high = float(scores.max())
-    exponent = int(np.frexp(max((high - low) / _SCORE_STEPS, 2.0**-40))[1])
-    middle = round(float(np.ldexp(0.5 * low + 0.5 * high, -exponent)))
-    return np.asarray(np.ldexp(np.arange(MAX_CUTS, dtype=np.float64) + (middle - MAX_CUTS // 2), exponent))
+    _, exponent = np.frexp(max((high - low) / _SCORE_STEPS, 2.0**-40))
+    middle = round(float(np.ldexp(0.5 * low + 0.5 * high, -int(exponent))))
+    multiples = np.arange(MAX_CUTS, dtype=np.float64) + (middle - MAX_CUTS // 2)
+    return np.asarray(np.ldexp(multiples, int(exponent)))
 
 
 def _choose_hash_cuts(
@@ -453,19 +494,28 @@ def _choose_hash_cuts(
     first: int,
     enough: float,
 ) -> tuple[Floats, ...]:
-    """Return the cuts of ordered columns for hashes: as few halvings, from `first` on, as tell enough rows apart.
+    """Return the cuts of ordered columns for hashes: so few that enough rows have their own hash.
 
-    Shapes
-    ------
-    ordered : (m,) for each ordered column; name_ranks : (m,) for each column of names, the ranks
+    Parameters
+    ----------
+    ordered : list of ndarray of shape (m,)
+        The values of the ordered columns.
+    counted : list of CountedValues
+        The same, counted.
+    name_ranks : list of ndarray of shape (m,)
+        The ranks of the columns of names.
+    first : int
+        How often rows are halved at least.
+    enough : float
+        How many distinct rows are to have hashes of their own.
     """
     cuts: tuple[Floats, ...] = ()
     if not ordered:
         return cuts
     for halvings in range(first, max(first, _MOST_HALVINGS) + 1):
-        most = min(MAX_CUTS, 2**halvings - 1)
-        cuts = tuple(halve(column, most, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
-        if _count_distinct([*map(_steps, cuts, ordered), *name_ranks]) >= enough:
+        n_cuts = min(MAX_CUTS, 2**halvings - 1)
+        cuts = tuple(halve(column, n_cuts, LEAST_ROWS, _HASH_BAND)[0] for column in counted)
+        if _count_distinct([*map(_find_steps, cuts, ordered), *name_ranks]) >= enough:
             break
     return cuts
 
@@ -478,21 +528,23 @@ def _count_distinct(columns: Iterable[Array]) -> int:
     return len(distinct_numbers(words))
 
 
-def _steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
+def _find_steps(cuts: Floats, values: Floats) -> NDArray[np.uint8]:
     """Return the step of each value, 0 where it is missing."""
-    return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
+    steps = 1 + np.searchsorted(cuts, values, side="right")
+    return np.where(np.isnan(values), 0, steps).astype(np.uint8)
 
 
 def _find_frequent(vocabulary: Vocabulary, ranks: Ints, counts: Ints, least: int) -> Vocabulary:
-    """Return the names that occur `least` times or more in a column; the most frequent ones where they are many."""
+    """Return the names that occur `least` times or more in a column, at most `_MAX_NAMES`."""
     is_name = ranks >= 0
     totals = np.bincount(ranks[is_name], weights=counts[is_name], minlength=len(vocabulary))
     totals = totals.astype(np.int64)
-    frequent = totals >= least
-    if frequent.sum() > _MAX_NAMES:
-        order = np.lexsort((np.arange(len(totals)), -totals))  # ties by the order of the vocabulary
-        frequent[order[_MAX_NAMES:]] = False
-    return vocabulary.keep(frequent)
+    is_frequent = totals >= least
+    if is_frequent.sum() > _MAX_NAMES:
+        # the most frequent ones, and among equally frequent ones the first of the vocabulary
+        order = np.lexsort((np.arange(len(totals)), -totals))
+        is_frequent[order[_MAX_NAMES:]] = False
+    return vocabulary.keep(is_frequent)
 
 
 def _hash_names(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
@@ -503,23 +555,44 @@ def _hash_names(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
 
 def code_arrays(codes: ColumnCodes) -> dict[str, Array]:
     """Return the arrays of codes, for files."""
-    arrays: dict[str, Array] = {
+    return {
         "cuts": np.concatenate([np.empty(0), *codes.cuts]),
-        "cut_lengths": np.array([len(cut) for cut in codes.cuts], np.uint8),
+        "cut_lengths": np.array([len(cuts) for cuts in codes.cuts], np.uint8),
         "hash_cuts": np.concatenate([np.empty(0), *codes.hash_cuts]),
-        "hash_cut_lengths": np.array([len(cut) for cut in codes.hash_cuts], np.uint8),
+        "hash_cut_lengths": np.array([len(cuts) for cuts in codes.hash_cuts], np.uint8),
         "pairs": narrow(codes.pairs),
+        "name_key": np.frombuffer(codes.name_key, np.uint8),
+        "name_lengths": np.array([len(hashes) for hashes in codes.names], np.uint8),
+        "names": np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names]),
     }
-    arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
-    arrays["name_lengths"] = np.array([len(hashes) for hashes in codes.names], np.uint8)
-    arrays["names"] = np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names])
-    return arrays
+
+
+def restore_codes(kinds: ColumnKinds, stored: StoredArrays) -> ColumnCodes:
+    """Return the codes of a file, checked: undo `code_arrays`."""
+    n_ordered = sum(len(part_names(kind)) for kind in kinds if kind.is_ordered)
+    cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
+    cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
+    hash_cut_lengths = stored.take("hash_cut_lengths", "uint8", (n_ordered,)).tolist()
+    hash_cuts = split_cuts(stored.take("hash_cuts", "float64", (None,)), hash_cut_lengths)
+    pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1))
+    name_lengths = stored.take("name_lengths", "uint8", (kinds.count(ColumnKind.NAMES),)).tolist()
+    names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
+    return ColumnCodes(
+        kinds=kinds,
+        cuts=cuts,
+        names=names,
+        name_key=stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes(),
+        pairs=pairs.astype(np.int64),
+        hash_cuts=hash_cuts,
+    )
 
 
 def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArray[np.uint8], ...]:
-    """Return the hashes of names by column, or refuse such as are not ascending, or too many."""
+    """Return the hashes of names by column; refuse hashes that do not ascend, or are too many."""
     if sum(lengths) != len(flat) or any(length > _MAX_NAMES for length in lengths):
-        raise ValueError("the names of a column are not as many as declared, or more than a byte has room for")
+        raise ValueError(
+            "the names of a column are not as many as declared, or more than a byte has room for"
+        )
     if not len(lengths):
         return ()
     names = tuple(np.split(flat, np.cumsum(lengths)[:-1]))
@@ -530,8 +603,9 @@ def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArra
 
 
 def split_cuts(flat: Array, lengths: Sequence[int]) -> tuple[Array, ...]:
-    """Return cuts by column, or refuse such as are not finite and ascending, or too many."""
-    if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
+    """Return cuts by column; refuse cuts that are not finite, do not ascend, or are too many."""
+    is_as_declared = sum(lengths) == len(flat) and all(length <= MAX_CUTS for length in lengths)
+    if not is_as_declared or not np.isfinite(flat).all():
         raise ValueError("the cuts of a column are not as many as declared, or not finite")
     if not len(lengths):
         return ()

@@ -165,7 +165,8 @@ def fit_error_sizes(
     # Their weights, by all rows.
     leaves = forest.leaves(codes)
     cells = NumberCells.empty(forest).with_rows(forest, leaves, residuals, counts)
-    is_out = mark_out_of_bag(forest, words, counts, int(words[m - 1]), SIZE_TREES.first)
+    last_word = int(words[m - 1])
+    is_out = mark_out_of_bag(forest, words, counts, last_word, first=SIZE_TREES.first)
     features = compute_number_features(forest, leaves, is_out, cells=cells, numbers=residuals)
     weights = fit_feature_weights(features, residuals, counts, _RIDGE)
 

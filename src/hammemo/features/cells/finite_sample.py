@@ -39,7 +39,8 @@ def take_quantiles(ratios: Floats, levels: Floats) -> Floats:
     --------
     >>> import numpy as np
     >>> from hammemo.features.cells.finite_sample import take_quantiles
-    >>> take_quantiles(np.array([-3.0, 0.0, 1.0, 2.0]), np.array([0.2, 0.5, 0.8, 0.9, 0.99])).tolist()
+    >>> levels = np.array([0.2, 0.5, 0.8, 0.9, 0.99])
+    >>> take_quantiles(np.array([-3.0, 0.0, 1.0, 2.0]), levels).tolist()
     [-3.0, 0.5, 2.0, 3.0, inf]
     """
     return np.array([_take_quantile(ratios, level) for level in levels.tolist()])

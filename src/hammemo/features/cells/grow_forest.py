@@ -167,7 +167,9 @@ def count_copies_in_bag(words: Words, counts: Ints, tree: int) -> Ints:
     return copies
 
 
-def mark_out_of_bag(forest: Forest, words: Words, counts: Ints, last_word: int, first: int = 0) -> Bools:
+def mark_out_of_bag(
+    forest: Forest, words: Words, counts: Ints, last_word: int, first: int = 0
+) -> Bools:
     """Return whether rows with these hashes have copies that did not grow a tree: (m, trees).
 
     Rows with hashes above the last one grew none; `first` is the number of the first tree.

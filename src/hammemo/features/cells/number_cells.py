@@ -60,7 +60,9 @@ class NumberCells:
         n = int(forest.cell_sizes.sum())
         return cls(np.zeros(n, np.int64), no_sums(n))
 
-    def with_rows(self, forest: Forest, leaves: NDArray[np.int32], numbers: Ints, times: Ints) -> NumberCells:
+    def with_rows(
+        self, forest: Forest, leaves: NDArray[np.int32], numbers: Ints, times: Ints
+    ) -> NumberCells:
         """Return the cells with rows added so many times, or subtracted.
 
         They are subtracted where all times are below zero. Rows are added at their leaves; a cell
@@ -115,7 +117,9 @@ class NumberCells:
             for cells in forest.cell_rows:
                 places = cells[leaves[piece].ravel()].astype(np.int64)
                 np.add.at(counts, places, repeated_times)
-                _native.add_products(places=places, numbers=repeated_numbers, times=repeated_times, sums=sums)
+                _native.add_products(
+                    places=places, numbers=repeated_numbers, times=repeated_times, sums=sums
+                )
         return NumberCells(counts, in_form(sums, max(size, largest_size(sums))), size)
 
     def plus(self, other: NumberCells, sign: int) -> NumberCells:

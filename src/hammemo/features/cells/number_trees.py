@@ -99,15 +99,15 @@ def fit_feature_weights(features: Floats, numbers: Ints, counts: Ints, ridge: fl
     spare_bits = int(counts.sum() // _FITTED_COPIES).bit_length()
     counts = np.maximum(counts >> max(spare_bits, 0), 1)
 
-    # All in whole parts of the mean absolute number, which is a whole number up to one division.
+    # All in units of the mean absolute number, which is a whole number up to one division.
     size = exact_sum(np.abs(numbers), np.ones(len(numbers), np.int64))
     scale = max(size / max(len(numbers), 1), 1.0)
     columns = np.column_stack([features, numbers]) * (_UNIT / scale)
-    whole = np.clip(np.rint(columns), -_LARGEST, _LARGEST).astype(np.int64)
+    units = np.clip(np.rint(columns), -_LARGEST, _LARGEST).astype(np.int64)
 
     # 2^38 a product, of at most 2^23 copies and one more for each of 2^17 rows: below 2^62. Whole
     # numbers need no BLAS.
-    products = (whole.T @ (whole * counts[:, None])).astype(np.float64)
+    products = (units.T @ (units * counts[:, None])).astype(np.float64)
     gram = products[:-1, :-1]
     gram[np.diag_indices(len(gram))] += ridge * float(products[-1, -1])
     return solve_nonnegative(gram, products[:-1, -1])
@@ -137,7 +137,9 @@ def compute_leaf_values(forest: Forest, cells: NumberCells, weights: Floats) -> 
     return values
 
 
-def compute_column_values(forest: Forest, cells: NumberCells, weights: Floats, code_shares: Floats) -> Floats:
+def compute_column_values(
+    forest: Forest, cells: NumberCells, weights: Floats, code_shares: Floats
+) -> Floats:
     """Return how much of what each node says where it is a leaf belongs to each column.
 
     What a cell says is divided by `Forest.share_nodes`; what a root says belongs to no column.

@@ -1,4 +1,4 @@
-"""Tables with many columns of numbers: a few columns are chosen, and a linear function of all of them is fitted.
+"""Tables with many columns of numbers: a few chosen columns, and linear scores of all of them.
 
 Imports `tokens`, `additive`, the codes of `cells` and `_arrays`; cells hold what is chosen here.
 """

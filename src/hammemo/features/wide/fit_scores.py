@@ -45,7 +45,9 @@ _CONSTANT: Final = 4.0
 counts."""
 
 
-def fit_scores(scaling: Scaling, matrix: Any, targets: Targets, *, counts: Ints, folds: Ints) -> LinearScores:
+def fit_scores(
+    scaling: Scaling, matrix: Any, targets: Targets, *, counts: Ints, folds: Ints
+) -> LinearScores:
     """Return the scores that are fitted to rows in these units.
 
     Shapes
@@ -90,7 +92,9 @@ def fit_scores(scaling: Scaling, matrix: Any, targets: Targets, *, counts: Ints,
     return _round_scores(scaling, coefficients, constant_coefficients * constant, targets.outputs)
 
 
-def _round_scores(scaling: Scaling, coefficients: Floats, constants: Floats, outputs: int) -> LinearScores:
+def _round_scores(
+    scaling: Scaling, coefficients: Floats, constants: Floats, outputs: int
+) -> LinearScores:
     """Return functions whose coefficients are whole numbers.
 
     Shapes

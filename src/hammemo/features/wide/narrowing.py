@@ -1,8 +1,10 @@
-"""From the rows of a wide table to those of a narrow one: what is no number, a few chosen columns, and linear scores.
+"""From the rows of a wide table to narrow rows.
 
-Rows that are counted have *crossed* scores, by functions that were fitted without the fold of the row: so what is
-learned from scores holds for rows that were not seen. A question has scores by all rows. The fold of a row is a hash of
-what it holds, so the same row has the same scores whenever it is learned or forgotten.
+A narrow row has what is no number, the numbers of a few chosen columns, and linear scores of all
+columns of numbers. Rows that are counted have *crossed* scores, by functions that were fitted
+without the fold of the row: so what is learned from scores holds for rows that were not seen. A
+question has scores by all rows. The fold of a row is a hash of its tokens, so the same row has the
+same scores whenever it is learned or forgotten.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 _MOST_SCORES: Final = 256
+"""Linear scores that a file may hold."""
+
+_DESCRIBED: Final = frozenset({"kinds", "columns", "scores", "exponent", "fold_key"})
+"""What `Narrowing.describe` says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,7 @@ class Narrowing(Cached):
     kinds : tuple of ColumnKind
         The kind of each column of the table.
     packed : bool
-        Whether a row is one token (:mod:`hammemo.tokens.packed_rows`); then all columns are numbers.
+        Whether a row is one token, and all columns are numbers (:mod:`hammemo.tokens.packed_rows`).
     chosen : ndarray of int64
         The columns of numbers that are looked at one by one, ascending, at least two.
     scores : LinearScores, optional
@@ -104,6 +110,16 @@ class Narrowing(Cached):
         """The column of the table that each column of narrow rows is; None for a linear score."""
         return [*self.others.tolist(), *self.chosen.tolist(), *([None] * self.n_scores)]
 
+    @property
+    def _n_plain(self) -> int:
+        """How many columns of narrow rows are columns of the table; scores follow them."""
+        return len(self.others) + len(self.chosen)
+
+    @property
+    def _plain_places(self) -> list[int]:
+        """The columns of the table that these are."""
+        return [*self.others.tolist(), *self.chosen.tolist()]
+
     def entries(self, contexts: Contexts) -> NumberEntries:
         """Return the numbers of rows."""
         if self.packed:
@@ -111,18 +127,24 @@ class Narrowing(Cached):
         values = _numbers_of(contexts.vocabulary)[contexts.ranks[:, self.numbers]]
         rows, columns = np.nonzero(values)
         starts = np.searchsorted(rows, np.arange(len(contexts) + 1))
-        return NumberEntries(starts, self.numbers[columns].astype(np.int32), values[rows, columns], self.n)
+        return NumberEntries(
+            starts,
+            columns=self.numbers[columns].astype(np.int32),
+            values=values[rows, columns],
+            n_columns=self.n,
+        )
 
     def folds(self, contexts: Contexts) -> Ints:
-        """Return the fold of each row: a hash of what it holds, but not of its label."""
-        tokens = np.append(vocabulary_hashes(contexts.vocabulary, self.fold_key), np.uint64(self.fold_key))
+        """Return the fold of each row: a hash of its tokens, but not of its label."""
+        token_words = vocabulary_hashes(contexts.vocabulary, self.fold_key)
+        tokens = np.append(token_words, np.uint64(self.fold_key))  # rank -1 reads the last entry
         words = np.full(len(contexts), np.uint64(self.fold_key))
         for column in contexts.ranks.T:
             words = mix(words ^ tokens[column])
         return (words % np.uint64(FOLDS)).astype(np.int64)
 
     def ask(self, contexts: Contexts) -> Contexts:
-        """Return the narrow rows of a question; rows that are narrow stay as they are."""
+        """Return the narrow rows of a question; narrow ones stay so."""
         if contexts.h != self.width:
             return contexts
         entries = self.entries(contexts)
@@ -130,73 +152,83 @@ class Narrowing(Cached):
         return self._narrow(contexts, entries, scores)
 
     def learn(self, examples: Examples) -> Examples:
-        """Return examples that are counted, or forgotten, as narrow rows; those that are narrow stay as they are."""
+        """Return examples that are counted or forgotten as narrow rows; narrow ones stay so."""
         contexts = examples.contexts
         if contexts.h != self.width:
             return examples
         entries = self.entries(contexts)
-        scores = None if self.scores is None else self.scores.scores_without_folds(entries, self.folds(contexts))
+        scores = None
+        if self.scores is not None:
+            scores = self.scores.scores_without_folds(entries, self.folds(contexts))
         return replace(examples, contexts=self._narrow(contexts, entries, scores))
 
-    def _narrow(self, contexts: Contexts, entries: NumberEntries, scores: Floats | None) -> Contexts:
+    def _narrow(
+        self, contexts: Contexts, entries: NumberEntries, scores: Floats | None
+    ) -> Contexts:
+        """Return narrow rows, given the numbers of rows and their scores."""
         values = entries.of_columns(self.chosen)
         if scores is not None:
             values = np.hstack([values, np.clip(scores, -LARGEST, LARGEST)])
-        narrow = Contexts(np.where(np.isnan(values), float(NO_TOKEN), values))
+        numbers = Contexts(np.where(np.isnan(values), float(NO_TOKEN), values))
         if not len(self.others):
-            return narrow
-        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
-        used[contexts.ranks[:, self.others]] = True
-        vocabulary = contexts.vocabulary.keep(used[:-1]).union(narrow.vocabulary)
-        of_others = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, self.others]]
-        return Contexts.with_ranks(vocabulary, np.hstack([of_others, narrow.ranks_in(vocabulary)]))
+            return numbers
+        # A vocabulary for both, with no token that only columns of numbers hold.
+        ranks = contexts.ranks[:, self.others]
+        marks = np.zeros(len(contexts.vocabulary) + 1, bool)
+        marks[ranks] = True  # rank -1, no token, marks the last entry
+        vocabulary = contexts.vocabulary.keep(marks[:-1]).union(numbers.vocabulary)
+        new_ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
+        narrow_ranks = np.hstack([new_ranks[ranks], numbers.ranks_in(vocabulary)])
+        return Contexts.with_ranks(vocabulary, narrow_ranks)
 
     def spread(self, values: Floats, contexts: Contexts) -> Floats:
         """Return what the columns of narrow rows add to answers, by the columns of the table.
 
-        What a linear score adds is divided among all columns in proportion to the size of what each adds to the score.
+        What a linear score adds is divided among all columns: each gets a share in proportion to
+        the size of what it adds to the score.
 
         Shapes
         ------
         values : (m, narrow columns, ...); returned : (m, columns of the table, ...)
         """
-        found = np.zeros((len(values), self.n, *values.shape[2:]))
-        plain = len(self.others) + len(self.chosen)
-        found[:, [place for place in self.places if place is not None]] = values[:, :plain]
+        spread = np.zeros((len(values), self.n, *values.shape[2:]))
+        n_plain = self._n_plain
+        spread[:, self._plain_places] = values[:, :n_plain]
         if self.scores is None:
-            return found
+            return spread
         for row, (columns, added) in enumerate(self.scores.shares(self.entries(contexts))):
             sizes = np.abs(added)
             totals = sizes.sum(axis=0)
             for output, total in enumerate(totals.tolist()):
                 if total > 0:
                     shares = (sizes[:, output] / total).reshape(-1, *([1] * (values.ndim - 2)))
-                    found[row, columns] += shares * values[row, plain + output]
-        return found
+                    spread[row, columns] += shares * values[row, n_plain + output]
+        return spread
 
     def spread_total(self, values: Floats) -> Floats:
-        """Return what narrow columns are worth by the columns of the table: scores by their squared coefficients."""
-        plain = len(self.others) + len(self.chosen)
-        found = np.zeros(self.n)
-        found[[place for place in self.places if place is not None]] = values[:plain]
+        """Return the worth of narrow columns by the columns of the table.
+
+        That of a score is divided in proportion to its squared coefficients.
+        """
+        spread = np.zeros(self.n)
+        n_plain = self._n_plain
+        spread[self._plain_places] = values[:n_plain]
         if self.scores is not None:
             squares = self.scores.coefficients[0].astype(np.float64) ** 2
             totals = np.maximum(squares.sum(axis=0), 1.0)
-            found[self.scores.scaling.columns] += (squares / totals) @ values[plain:]
-        return found
+            spread[self.scores.scaling.columns] += (squares / totals) @ values[n_plain:]
+        return spread
 
     def narrow_names(self, names: list[Any] | None) -> list[str]:
         """Return the names of the columns of narrow rows."""
-        listed: list[str] = []
-        for place in self.places:
-            if place is None:
-                listed.append(f"all columns, score {len(listed) - len(self.others) - len(self.chosen)}")
-            else:
-                listed.append(f"column {place}" if names is None else str(names[place]))
-        return listed
+        if names is None:
+            plain = [f"column {place}" for place in self._plain_places]
+        else:
+            plain = [str(names[place]) for place in self._plain_places]
+        return [*plain, *(f"all columns, score {score}" for score in range(self.n_scores))]
 
-    def described(self) -> dict[str, Any]:
-        """Return what is no array, ready for JSON."""
+    def describe(self) -> dict[str, Any]:
+        """Return all that is no array, ready for JSON."""
         return {
             "kinds": None if self.packed else encode_letters(self.kinds),
             "columns": self.n,
@@ -207,18 +239,21 @@ class Narrowing(Cached):
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
-        found: dict[str, Array] = {"chosen": self.chosen}
+        arrays: dict[str, Array] = {"chosen": self.chosen}
         if self.scores is not None:
-            found.update({f"scores.{name}": array for name, array in self.scores.arrays().items()})
-        return found
+            arrays.update({f"scores.{name}": array for name, array in self.scores.arrays().items()})
+        return arrays
 
     @classmethod
-    def restored(cls, described: Any, stored: StoredArrays) -> Narrowing:
-        """Return the narrowing of a file, checked: undo `described` and `arrays`."""
-        if not isinstance(described, dict) or set(described) != {"kinds", "columns", "scores", "exponent", "fold_key"}:
+    def from_stored(cls, described: Any, stored: StoredArrays) -> Narrowing:
+        """Return the narrowing of a file, checked: undo `describe` and `arrays`."""
+        if not isinstance(described, dict) or set(described) != _DESCRIBED:
             raise ValueError("what it says of its wide table is not known")
-        n, n_scores, fold_key = described["columns"], described["scores"], described["fold_key"]
-        if any(type(whole) is not int for whole in (n, n_scores, fold_key)) or not 0 <= fold_key < 2**64:
+        n = described["columns"]
+        n_scores = described["scores"]
+        fold_key = described["fold_key"]
+        are_integers = all(type(value) is int for value in (n, n_scores, fold_key))
+        if not are_integers or not 0 <= fold_key < 2**64:
             raise ValueError("what it says of its wide table is no whole number")
         if not 2 <= n <= MOST_COLUMNS or not 0 <= n_scores <= _MOST_SCORES:
             raise ValueError("its wide table has an impossible number of columns or scores")
@@ -233,21 +268,23 @@ class Narrowing(Cached):
             raise ValueError("a chosen column of its wide table holds no numbers")
         scores = None
         if n_scores:
-            scores = LinearScores.from_stored(described["exponent"], n_scores, n, stored.part("scores"))
-        return cls(kinds, packed, chosen, scores, fold_key)
+            scores = LinearScores.from_stored(
+                described["exponent"], n_scores, n, stored.part("scores")
+            )
+        return cls(kinds, packed=packed, chosen=chosen, scores=scores, fold_key=fold_key)
 
 
 def refuse_wide(narrowing: Narrowing | None) -> None:
-    """Refuse to write a model of a wide table as a graph: its rows are made narrow first, which no graph does."""
+    """Refuse to write a model of a wide table as a graph: no graph makes its rows narrow."""
     if narrowing is not None:
         raise NotImplementedError(
-            f"The model learned a wide table of {narrowing.n:,} columns, and graphs are for tables with few columns of "
-            "numbers. Serve this one with hammemo, or fit on the columns that matter, such as those that "
-            "feature_importances_ has first."
+            f"The model learned a wide table of {narrowing.n:,} columns, "
+            "and graphs are for tables with few columns of numbers. Serve this one with hammemo, "
+            "or fit on the columns that matter, such as those that feature_importances_ has first."
         )
 
 
 def _numbers_of(vocabulary: Vocabulary) -> Floats:
-    """Return tokens as numbers, NaN for strings and, at the end, where rank -1 reads it, for no token."""
+    """Return tokens as numbers, NaN for strings, and NaN for no token at the end (rank -1)."""
     strings = np.full(len(vocabulary.strings) + 1, np.nan)
     return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])

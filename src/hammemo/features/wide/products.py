@@ -4,7 +4,8 @@ A label that follows :math:`x_1^2 + x_2^2`, or the sign of :math:`x_1 x_2`, does
 mean of any column. It shows in the mean of a product :math:`p_i = z_{ij} z_{ik}`, where a square
 is the product with j = k. Its strength is
 
-.. math:: n R^2 = n \, \frac{\text{what labels, or a line through the target, explain of the spread of } p}
+.. math:: n R^2 = n \,
+          \frac{\text{what labels, or a line through the target, explain of the spread of } p}
           {\text{the spread of } p}.
 
 Of noise this is about a chi-squared variable, like the F statistic of
@@ -92,7 +93,9 @@ def measure_by_labels(coarse: Any, sum_products: SumProducts, labels: Ints, coun
     return n * _divide(explained - sums**2 / n, spreads)
 
 
-def measure_by_numbers(coarse: Any, sum_products: SumProducts, numbers: Floats, counts: Ints) -> Floats:
+def measure_by_numbers(
+    coarse: Any, sum_products: SumProducts, numbers: Floats, counts: Ints
+) -> Floats:
     """Return n R^2 of lines from products to targets, which have mean zero and spread one."""
     weights = counts.astype(np.float64)
     targets = np.clip(np.rint(numbers * _TARGET_UNIT), -_MOST_TARGET, _MOST_TARGET)

@@ -122,14 +122,18 @@ class LinearScores:
         }
 
     @classmethod
-    def from_stored(cls, exponent: Any, outputs: int, n_columns: int, stored: StoredArrays) -> LinearScores:
+    def from_stored(
+        cls, exponent: Any, outputs: int, n_columns: int, stored: StoredArrays
+    ) -> LinearScores:
         """Return the functions of a file for tables of so many columns, checked: undo `arrays`."""
         columns = stored.take("columns", "int32", (None,))
         q = len(columns)
         is_ascending = bool((np.diff(columns) > 0).all())
         is_in_table = q == 0 or 0 <= columns[0] <= columns[-1] < n_columns
         if q > MOST_USED or not is_ascending or not is_in_table:
-            raise ValueError("the columns of its linear scores are not ascending, or not in the table")
+            raise ValueError(
+                "the columns of its linear scores are not ascending, or not in the table"
+            )
         scaling = Scaling(
             columns,
             stored.take("exponents", "int16", (q,)),

@@ -187,7 +187,7 @@ class Exact(InSegments):
             # a table of the leaves costs as much as the trees are large: too much for few rows
             for piece in row_pieces(n, cells.h):
                 rows = examples.rows(np.arange(n)[piece]).with_used_labels()
-                self.signed_sum = self.signed_sum.edit_rows(cells.counted(rows), sign)
+                self.signed_sum = self.signed_sum.edit_rows(cells.replace_rows(rows), sign)
         else:
             table = table_of_trees(cells, examples, self.sites, tree_counts)
             self.signed_sum = self.signed_sum.edit_in_bulk(table, sign)

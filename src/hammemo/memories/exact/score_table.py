@@ -230,7 +230,7 @@ class TreeRanker(AdditiveRanker):
         if self._rules.pays(len(contexts)):
             totals = self._from_leaves(contexts, codes)
         else:
-            read = self._rules.read_values(self._cells.of(contexts))
+            read = self._rules.read_values(self._cells.find_cells(contexts))
             totals = sum_rows(read.rows, read.values, read.base, len(self._cells.name_sites))
         if self.base is not None:
             self.base.add(codes, totals)

@@ -167,7 +167,7 @@ def choose(
             columns.kinds, examples, missing_is_cell=missing_is_cell, narrowing=narrowing
         )
         draft = replace(draft, cells=cells)
-        examples = cells.counted(examples)
+        examples = cells.replace_rows(examples)
     if isinstance(draft.kernel, AutoSites):
         selection = draft.kernel.choose(examples, seed, folds=1 if quickly else None)
         draft = _take_selection(settings, draft, selection, examples)

@@ -91,7 +91,7 @@ class Scorer:
         """Return what the sites compare: cells, where rows have numbers."""
         if self._cells is None:
             return contexts
-        return self._cells.of(contexts)
+        return self._cells.find_cells(contexts)
 
     def __getstate__(self) -> dict[str, Any]:
         # the ranker is made again when it is needed
@@ -132,7 +132,7 @@ class Scorer:
         """
         counted = examples
         if self._cells is not None:
-            counted = self._cells.counted(examples)
+            counted = self._cells.replace_rows(examples)
         right = self.vote.label_probabilities(self.reader, counted, self.sites)
         if right is None:
             right = self._compute_right(examples)

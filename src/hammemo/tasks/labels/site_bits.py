@@ -242,7 +242,7 @@ def _compute_site_terms(state: LabelState) -> _SiteTerms:
     amounts = vote.amounts()
     examples = kept_examples.fitting_sample(vote)
     if state.layout.cells is not None:
-        examples = state.layout.cells.counted(examples)
+        examples = state.layout.cells.replace_rows(examples)
     labels = reader.labels.find(examples.labels)[examples.label_ranks]
 
     # The distinct examples with the lowest hashes, as many as fit in the memory meant for them.

@@ -121,7 +121,7 @@ def fit_vote(
         _fit_trees(state, vote, cells, examples, precomputed=precomputed)
         return vote
     if cells is not None:
-        examples = cells.counted(examples)
+        examples = cells.replace_rows(examples)
     if vote.keeps_cases:
         reader = memory.static_reader()
     else:

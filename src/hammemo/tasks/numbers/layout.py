@@ -23,8 +23,12 @@ from hammemo._versions import Cached, cached_property
 from hammemo.edits.task import DoesNotFitError
 from hammemo.features.additive.additive_base import AdditiveBase
 from hammemo.features.additive.base_folds import FOLDS
-from hammemo.features.cells.cells import restored_codes
-from hammemo.features.cells.column_codes import ColumnCodes, code_arrays, token_values
+from hammemo.features.cells.column_codes import (
+    ColumnCodes,
+    code_arrays,
+    restore_codes,
+    token_values,
+)
 from hammemo.features.cells.forest import Forest
 from hammemo.features.cells.grow_forest import ForestRules
 from hammemo.features.wide.narrowing import Narrowing
@@ -189,7 +193,7 @@ class NumberLayout(Cached):
         """Return all that is no array, ready for JSON."""
         described: dict[str, Any] = {}
         if self.narrowing is not None:
-            described["narrowing"] = self.narrowing.described()
+            described["narrowing"] = self.narrowing.describe()
         return {
             **described,
             "kinds": encode_letters(self.codes.kinds),
@@ -232,7 +236,7 @@ class NumberLayout(Cached):
             raise ValueError(
                 "the unit of its targets, or the hash of its last growing row, is not valid"
             )
-        codes = restored_codes(kinds, stored.part("codes"))
+        codes = restore_codes(kinds, stored.part("codes"))
         base = AdditiveBase.from_stored(described["base"], stored.part("base"))
         _check_base(base, codes)
         forests = tuple(
@@ -241,7 +245,7 @@ class NumberLayout(Cached):
         )
         narrowing = None
         if "narrowing" in described:
-            narrowing = Narrowing.restored(described["narrowing"], stored.part("narrowing"))
+            narrowing = Narrowing.from_stored(described["narrowing"], stored.part("narrowing"))
             if narrowing.narrow_kinds != kinds:
                 raise ValueError(
                     "its cells are of other columns than those chosen of its wide table"
