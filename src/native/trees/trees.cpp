@@ -749,6 +749,56 @@ void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows
     }
 }
 
+void find_cells(const WalkedForest& forest,
+                const uint8_t* levels,
+                size_t n_levels,
+                ForestCells out) {
+    for (size_t tree = 0; tree < forest.n_trees(); ++tree) {
+        const auto first = static_cast<size_t>(forest.start(tree));
+        const auto last = static_cast<size_t>(forest.start(tree + 1));
+        std::vector<int32_t> n_cells(n_levels);
+        out.parents[first] = forest.start(tree);
+        // A parent comes before its children, so its cell is known.
+        for (size_t node = first; node < last; ++node) {
+            if (!forest.is_leaf(node)) {
+                out.parents[node + 1] = static_cast<int64_t>(node);
+                out.parents[first + static_cast<size_t>(forest.right(node))] =
+                    static_cast<int64_t>(node);
+            }
+            for (size_t k = 0; k < n_levels; ++k) {
+                int64_t* nodes = out.nodes + k * forest.n_nodes();
+                int32_t* numbers = out.numbers + k * forest.n_nodes();
+                if (node == first || levels[node] > k) {
+                    nodes[node] = static_cast<int64_t>(node);
+                    numbers[node] = n_cells[k]++;
+                } else {
+                    nodes[node] = nodes[out.parents[node]];
+                    numbers[node] = numbers[out.parents[node]];
+                }
+            }
+        }
+    }
+}
+
+void add_leaves(const WalkedForest& forest,
+                const int32_t* cells,
+                size_t n_levels,
+                const int64_t* values,
+                size_t width,
+                int64_t* out) {
+    for (size_t k = 0; k < n_levels; ++k) {
+        for (size_t node = 0; node < forest.n_nodes(); ++node) {
+            if (!forest.is_leaf(node)) {
+                continue;
+            }
+            int64_t* sums = out + static_cast<size_t>(cells[k * forest.n_nodes() + node]) * width;
+            for (size_t j = 0; j < width; ++j) {
+                sums[j] += values[node * width + j];
+            }
+        }
+    }
+}
+
 void count_labels(const int32_t* leaves,
                   const int32_t* labels,
                   const int64_t* weights,

@@ -83,6 +83,10 @@ public:
     size_t n_trees() const { return starts_.size() - 1; }
     size_t n_columns() const { return n_columns_; }
     size_t n_nodes() const { return nodes_.size(); }
+    int64_t start(size_t tree) const { return starts_[tree]; }  // its first node; at last the end
+    bool is_leaf(size_t node) const { return nodes_[node].width < 0; }
+    // The right child of an inner node, counted from the first node of its tree.
+    int32_t right(size_t node) const { return nodes_[node].right; }
 
     // Calls take(row, leaf) for the rows of a tree, in their order; codes: (rows, columns), leaves
     // are counted from the first node of all trees.
@@ -139,6 +143,29 @@ private:
 // Writes the leaf of each row in each tree, (rows, trees), counted from the first node of all
 // trees. codes: (rows, columns).
 void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
+
+// Where cells are: a node that held enough growing rows for a level is a cell of this level, and so
+// is a root; any other node lies in the cell of its parent.
+struct ForestCells {
+    int64_t* parents;  // (nodes,): the parent of each node; a root is its own
+    int64_t* nodes;    // (levels, nodes): the node that is the cell of each node
+    int32_t* numbers;  // (levels, nodes): its number among the cells of its tree and level
+};
+
+// levels: (nodes,): how many levels the growing rows of each node reach.
+void find_cells(const WalkedForest& forest,
+                const uint8_t* levels,
+                size_t n_levels,
+                ForestCells out);
+
+// Adds what leaves hold to the cells around them. cells: (levels, nodes), rows of out; values:
+// (nodes, width); out: (cells, width).
+void add_leaves(const WalkedForest& forest,
+                const int32_t* cells,
+                size_t n_levels,
+                const int64_t* values,
+                size_t width,
+                int64_t* out);
 
 // Adds the weight of each row to the count of its label at its leaf of every tree. leaves: (rows,
 // trees); labels, weights: (rows,); counts: (nodes, labels).

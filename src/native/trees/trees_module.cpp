@@ -137,12 +137,7 @@ public:
                                copy_array(step),
                                copy_array(right),
                                copy_array(starts),
-                               copy_array(names))),
-          is_leaf_(column.shape(0)) {
-        for (size_t i = 0; i < is_leaf_.size(); ++i) {
-            is_leaf_[i] = column.data()[i] == LEAF;
-        }
-    }
+                               copy_array(names))) {}
 
     // codes: (rows, columns). Writes leaves: (rows, trees).
     void leaves(const Matrix<uint8_t>& codes,
@@ -155,14 +150,53 @@ public:
         find_leaves(walked_, codes.data(), codes.shape(0), out.data());
     }
 
+    // levels: (nodes,). Writes parents: (nodes,); cells and numbers: (levels, nodes).
+    void cells(const Vector<uint8_t>& levels,
+               nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> parents,
+               nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> nodes,
+               nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> numbers) const {
+        const size_t n = walked_.n_nodes();
+        require_aligned(parents);
+        require_aligned(nodes);
+        require_aligned(numbers);
+        require(levels.shape(0) == n && parents.shape(0) == n && nodes.shape(1) == n &&
+                    numbers.shape(1) == n && nodes.shape(0) == numbers.shape(0),
+                "one cell for each level and node");
+        const std::vector<uint8_t> own_levels = copy_array(levels);
+        const Released released;
+        find_cells(walked_,
+                   own_levels.data(),
+                   nodes.shape(0),
+                   {parents.data(), nodes.data(), numbers.data()});
+    }
+
+    // cells: (levels, nodes); values: (nodes, width). Adds to out: (cells, width).
+    void add_leaves(const Matrix<int32_t>& cells,
+                    const Matrix<int64_t>& values,
+                    nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) const {
+        const size_t n = walked_.n_nodes();
+        require_aligned(values);
+        require_aligned(out);
+        require(cells.shape(1) == n && values.shape(0) == n && values.shape(1) == out.shape(1),
+                "one cell for each level and node, and one row of values for each node");
+        const std::vector<int32_t> own_cells(cells.data(), cells.data() + cells.size());
+        for (int32_t cell : own_cells) {
+            require(cell >= 0 && static_cast<size_t>(cell) < out.shape(0),
+                    "a cell is outside the sums");
+        }
+        const Released released;
+        hammemo::add_leaves(
+            walked_, own_cells.data(), cells.shape(0), values.data(), out.shape(1), out.data());
+    }
+
     // rows: for each node, which row of values a leaf has. values: (rows, labels).
     TreeScores with_scores(const Vector<int32_t>& rows, const Matrix<double>& values) const {
         require_aligned(values);
         std::vector<int32_t> own_rows = copy_array(rows);
-        require(own_rows.size() == is_leaf_.size() && values.shape(1) > 0,
+        require(own_rows.size() == walked_.n_nodes() && values.shape(1) > 0,
                 "one row for each node, and one label at least");
         for (size_t i = 0; i < own_rows.size(); ++i) {
-            require(!is_leaf_[i] ||
+            require(!walked_.is_leaf(i) ||
                         (own_rows[i] >= 0 && static_cast<size_t>(own_rows[i]) < values.shape(0)),
                     "a leaf has no values");
         }
@@ -212,7 +246,6 @@ private:
     }
 
     WalkedForest walked_;
-    std::vector<bool> is_leaf_;
 };
 
 CheckedForest make_forest(const Vector<int32_t>& column,
@@ -540,6 +573,17 @@ void bind_trees(nb::module_& m) {
              &CheckedForest::leaves,
              nb::arg("codes").noconvert(),
              nb::arg("leaves").noconvert())
+        .def("cells",
+             &CheckedForest::cells,
+             nb::arg("levels").noconvert(),
+             nb::arg("parents").noconvert(),
+             nb::arg("nodes").noconvert(),
+             nb::arg("numbers").noconvert())
+        .def("add_leaves",
+             &CheckedForest::add_leaves,
+             nb::arg("cells").noconvert(),
+             nb::arg("values").noconvert(),
+             nb::arg("out").noconvert())
         .def("with_scores",
              &CheckedForest::with_scores,
              nb::arg("rows").noconvert(),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hammemo import _native
 from hammemo.features.cells.forest import LEVELS, Forest
 from hammemo.features.cells.grow_forest import grow_forest
+from twins import trees as plain_trees
 
 pytestmark = pytest.mark.quick
 
@@ -46,6 +47,38 @@ def test_counts_are_those_of_a_loop_over_rows(seed: int, n_rows: int, n_labels: 
                 expected[cell, labels[row]] += weights[row]
     assert counts.dtype == np.int64
     assert np.array_equal(counts, expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 300), st.integers(1, 3))
+def test_cells_are_those_of_the_plain_twin(seed: int, n_rows: int, n_labels: int) -> None:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 9, (n_rows, 3)).astype(np.uint8)
+    forest = grow(codes, rng.integers(0, n_labels, n_rows), seed)
+    plain = plain_trees.find_cells(forest, len(LEVELS))
+    assert np.array_equal(forest.parents, plain.parents)
+    assert np.array_equal(forest.cell_nodes, plain.nodes)
+    assert np.array_equal(forest.cell_numbers, plain.numbers)
+
+
+def test_arrays_of_other_shapes_are_refused() -> None:
+    codes = np.array([[1], [2], [3], [4]], np.uint8)
+    forest = grow(codes, np.array([0, 1, 0, 1]), 0)
+    n = len(forest.column)
+    nodes = np.empty((2, n), np.int64)
+    numbers = np.empty((2, n), np.int32)
+    with pytest.raises(ValueError, match="one cell for each level and node"):
+        forest.compiled.cells(levels=forest.level[1:], parents=np.empty(n, np.int64), nodes=nodes, numbers=numbers)
+    with pytest.raises(ValueError, match="one cell for each level and node"):
+        forest.compiled.cells(levels=forest.level, parents=np.empty(n, np.int64), nodes=nodes[:1], numbers=numbers)
+    cells = np.zeros((1, n), np.int32)
+    values = np.ones((n, 1), np.int64)
+    with pytest.raises(ValueError, match="one row of values for each node"):
+        forest.compiled.add_leaves(cells=cells, values=values[1:], out=np.zeros((1, 1), np.int64))
+    for cell in (-1, 1):
+        cells[0, 0] = cell
+        with pytest.raises(ValueError, match="outside the sums"):
+            forest.compiled.add_leaves(cells=cells, values=values, out=np.zeros((1, 1), np.int64))
 
 
 @pytest.mark.parametrize(

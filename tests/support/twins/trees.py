@@ -287,6 +287,37 @@ def leaves(
     return nodes.astype(np.int32)
 
 
+class Cells(NamedTuple):
+    """Where the cells of a forest are, as `Forest` has it."""
+
+    parents: Ints
+    nodes: Ints
+    numbers: Ints
+
+
+def find_cells(forest: Forest, n_levels: int) -> Cells:
+    """Return the parent of each node, and the cell of each level and node: node by node."""
+    n_nodes = len(forest.column)
+    parents = np.arange(n_nodes)
+    nodes = np.empty((n_levels, n_nodes), np.int64)
+    numbers = np.empty((n_levels, n_nodes), np.int64)
+    for start, end in pairwise(forest.starts.tolist()):
+        for node in range(start, end):
+            if forest.column[node] != _LEAF:
+                parents[node + 1] = node
+                parents[start + forest.right[node]] = node
+        for level in range(n_levels):
+            cells = []
+            for node in range(start, end):
+                cell = node
+                while cell != start and forest.level[cell] <= level:
+                    cell = int(parents[cell])
+                nodes[level, node] = cell
+                cells.append(cell)
+            numbers[level, start:end] = np.searchsorted(np.unique(cells), cells)
+    return Cells(parents, nodes, numbers)
+
+
 def number_features(
     leaves: NDArray[np.int32],
     is_out: NDArray[np.uint8],

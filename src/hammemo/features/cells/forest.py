@@ -10,7 +10,7 @@ Compiled code (``src/native/trees``) finds the leaves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,14 @@ _LEAF_ROWS: Final = 1000
 
 _MAX_CUTS_OF_A_COLUMN: Final = 255
 """Cuts of one column on the way to a leaf: one fewer than a byte has values."""
+
+
+class _ForestCells(NamedTuple):
+    """Where the cells of a forest are: see the properties of `Forest`."""
+
+    parents: Ints
+    nodes: Ints
+    numbers: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,16 +95,20 @@ class Forest:
         return np.arange(self.n_trees) % len(KINDS)
 
     @cached_property
+    def _cells(self) -> _ForestCells:
+        n_nodes = len(self.column)
+        parents = np.empty(n_nodes, np.int64)
+        nodes = np.empty((len(LEVELS), n_nodes), np.int64)
+        numbers = np.empty((len(LEVELS), n_nodes), np.int32)
+        self.compiled.cells(levels=self.level, parents=parents, nodes=nodes, numbers=numbers)
+        return _ForestCells(parents, nodes, numbers)
+
+    @property
     def parents(self) -> Ints:
         """The parent of each node, counted from the first node of all; a root is its own."""
-        tree_starts = np.repeat(self.starts[:-1], np.diff(self.starts))
-        parents = np.arange(len(self.column))
-        inner = np.flatnonzero(self.column != LEAF)
-        parents[inner + 1] = inner
-        parents[tree_starts[inner] + self.right[inner]] = inner
-        return parents
+        return self._cells.parents
 
-    @cached_property
+    @property
     def cell_nodes(self) -> Ints:
         """For each level and node, the node that is its cell.
 
@@ -106,27 +118,20 @@ class Forest:
         ------
         (levels, nodes)
         """
-        cell_nodes = np.tile(np.arange(len(self.column)), (len(LEVELS), 1))
-        for number, nodes in enumerate(cell_nodes):
-            is_small = self.level <= number
-            nodes[is_small] = self.parents[is_small]
-            # Each round doubles the steps towards the root, so a long chain takes few rounds.
-            while ((ancestors := nodes[nodes]) != nodes).any():
-                nodes[:] = ancestors
-        return cell_nodes
+        return self._cells.nodes
 
     @property
     def depth(self) -> int:
         """The most cuts on the way to a leaf."""
         ancestors = self.parents
         steps = (ancestors != np.arange(len(ancestors))).astype(np.int64)
-        # as in `cell_nodes`, each round doubles how far the ancestors are away
+        # Each round doubles how far the ancestors are away, so a long chain takes few rounds.
         while ((further := ancestors[ancestors]) != ancestors).any():
             steps += steps[ancestors]
             ancestors = further
         return int(steps.max(initial=0))
 
-    @cached_property
+    @property
     def cell_numbers(self) -> NDArray[np.int32]:
         """For each level and node, the number of its cell among those of its tree and level.
 
@@ -136,13 +141,7 @@ class Forest:
         ------
         (levels, nodes)
         """
-        numbers = np.empty(self.cell_nodes.shape, np.int32)
-        trees = np.repeat(np.arange(self.n_trees), np.diff(self.starts))
-        for level_numbers, nodes in zip(numbers, self.cell_nodes, strict=True):
-            distinct, ranks = np.unique(nodes, return_inverse=True)
-            first_ranks = np.searchsorted(distinct, self.starts[:-1])
-            level_numbers[:] = ranks - first_ranks[trees]
-        return numbers
+        return self._cells.numbers
 
     @cached_property
     def cell_sizes(self) -> Ints:
@@ -168,7 +167,7 @@ class Forest:
     def counts(self, leaves: NDArray[np.int32], labels: Ints, weights: Ints, n_labels: int) -> Ints:
         """Return how often each label occurs in each cell, in the order of `cell_rows`.
 
-        Rows are counted at their leaves; a cell holds what its leaves hold.
+        Rows are counted at their leaves, with their weights; a cell holds what its leaves hold.
 
         Shapes
         ------
@@ -181,10 +180,8 @@ class Forest:
             weights=weights.astype(np.int64),
             counts=node_counts,
         )
-        leaf_nodes = np.flatnonzero(self.column == LEAF)
         cell_counts = np.zeros((int(self.cell_sizes.sum()), n_labels), np.int64)
-        for level_rows in self.cell_rows:
-            np.add.at(cell_counts, level_rows[leaf_nodes], node_counts[leaf_nodes])
+        self.compiled.add_leaves(cells=self.cell_rows, values=node_counts, out=cell_counts)
         return cell_counts
 
     def leaves(self, codes: NDArray[np.uint8]) -> NDArray[np.int32]:

@@ -26,13 +26,13 @@ from hammemo._arrays.wide_sums import (
     take_sums,
     words_of,
 )
-from hammemo.features.cells.forest import LEAF, Forest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Ints
+    from hammemo.features.cells.forest import Forest
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +90,9 @@ class NumberCells:
             return NumberCells(counts, sums, size)
 
         # Many rows: they are added up at the leaves, and leaves at the cells around them.
-        counts_at_nodes = np.zeros(len(forest.column), np.int64)
-        sums_at_nodes = np.zeros(len(forest.column), np.int64)
-        for piece in row_pieces(len(leaves), forest.n_trees):
-            places = leaves[piece].ravel()
-            np.add.at(counts_at_nodes, places, np.repeat(times[piece], forest.n_trees))
-            np.add.at(sums_at_nodes, places, np.repeat(products[piece], forest.n_trees))
-        leaf_nodes = np.flatnonzero(forest.column == LEAF)
-        for cells in forest.cell_rows[:, leaf_nodes]:
-            np.add.at(counts, cells, counts_at_nodes[leaf_nodes])
-            np.add.at(sums, cells, sums_at_nodes[leaf_nodes])
+        one_label = np.zeros(len(leaves), np.int64)
+        counts += forest.counts(leaves, one_label, times, 1)[:, 0]
+        sums += forest.counts(leaves, one_label, products, 1)[:, 0]
         return NumberCells(counts, sums, size)
 
     def _with_rows_widely(
