@@ -32,6 +32,7 @@ from hammemo.client import Client
 from hammemo.tokens.column_kinds import ColumnKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*that nearly all differ:UserWarning")
@@ -181,25 +182,31 @@ def test_commands_do_as_python_does(kind: str, model_name: str, form: str, tmp_p
             rows.to_parquet(file, index=False)
         return file
 
+    kind_options: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = {}
+    if form == "csv":
+        kind_options = KIND_CASES[kind].csv_options
+        parameters = KIND_CASES[kind].csv_parameters
+
+    def digest_of_fit(rows: pd.DataFrame) -> dict[str, str]:
+        return fit_table_case(rows, case, parameters).digest(parts=True)  # type: ignore[no-any-return]
+
     first = write(table.loc[:99, columns], "first")
-    label: tuple[str, ...]
-    if KIND_CASES[kind].can_be_fitted_from_files:
-        run("fit", first, case.option, case.target, *case.options, "--out", path)
-        label = ()
-    else:
-        save(fit_table_case(table[:100], case), path)
-        label = ("--label", case.target)  # a model of Python does not know it
-    run("add", path, write(table.loc[100:, columns], "more"), *label)
-    run("forget", path, write(table.loc[N_REMAINING:, columns], "gone"), "--refit", *label)
-    fresh = fit_table_case(table[:N_REMAINING], case)
-    assert load(path).digest(parts=True) == fresh.digest(parts=True)
+    run("fit", first, case.option, case.target, *case.options, *kind_options, "--out", path)
+    assert load(path).digest(parts=True) == digest_of_fit(table[:100])
+    run("add", path, write(table.loc[100:, columns], "more"))
+    run("forget", path, write(table.loc[N_REMAINING:, columns], "gone"), "--refit")
+    assert load(path).digest(parts=True) == digest_of_fit(table[:N_REMAINING])
     queries = queries_of(table)
     asked = write(queries, "queries")
     answers = [json.loads(line)["prediction"] for line in run("predict", path, asked, "--json").splitlines()]
-    assert answers == fresh.predict(queries).tolist()
+    assert answers == fit_table_case(table[:N_REMAINING], case).predict(queries).tolist()
     assert "value" in run("explain", path, "--file", asked, "--first", 2)
-    run("sync", path, write(table.loc[:, columns], "all"), "--refit", *label)
-    assert load(path).digest() == fit_table_case(table, case).digest()
+    everything = write(table.loc[:, columns], "all")
+    run("sync", path, everything, "--refit")
+    run("refit", path)
+    assert load(path).digest(parts=True) == digest_of_fit(table)
+    run("verify", path, "--rows", everything)
 
 
 @every_kind
@@ -208,13 +215,23 @@ def test_engines_fit_the_same_model(kind: str, model_name: str, tmp_path: Path) 
     table = make_table(kind)
     case = MODEL_CASES[model_name]
     table[["value", "size", case.target]].to_parquet(tmp_path / "rows.parquet", index=False)
-    if not KIND_CASES[kind].can_be_fitted_from_files:
-        model = case.make_model().set_params(ordered={"value": list(table["value"].cat.categories)})
-        with pytest.raises(ValueError, match="ordered= is not for engines"):
-            fit_rows_of(model, tmp_path / "rows.parquet", case.target)
-        return
     model = fit_rows_of(case.make_model(), tmp_path / "rows.parquet", case.target, engine="threads", workers=1)
     assert model.digest(parts=True) == fit_table_case(table, case).digest(parts=True)
+
+
+@every_kind
+@every_model
+def test_engines_fit_the_same_model_from_texts(kind: str, model_name: str, tmp_path: Path) -> None:
+    table = make_table(kind)
+    case = MODEL_CASES[model_name]
+    parameters = KIND_CASES[kind].csv_parameters
+    rows = table[["value", "size", case.target]]
+    rows[:50].to_csv(tmp_path / "1.csv", index=False)
+    rows[50:].to_csv(tmp_path / "2.csv", index=False)
+    empty = case.make_model().set_params(**parameters)
+    model = fit_rows_of(empty, tmp_path, case.target, engine="threads", workers=1)
+    fresh = fit_table_case(table, case, parameters)
+    assert model.digest(parts=True) == fresh.digest(parts=True)
 
 
 @every_kind

@@ -99,7 +99,7 @@ def test_kinds_are_written_into_a_note_and_read_again(kinds: list[InputKind]) ->
 
 
 def test_notes_of_kinds_are_those_of_earlier_versions() -> None:
-    assert [kind.value for kind in InputKind] == ["n", "d", "s", "i", "m", "?"]
+    assert [kind.value for kind in InputKind] == ["n", "d", "o", "s", "i", "m", "?"]
     assert [kind.value for kind in decode_kinds("s3nd2im")] == ["s", "s", "s", "n", "d", "d", "i", "m"]
     assert encode_kinds(decode_kinds("sssndd")) == "s3nd2"
 

@@ -6,7 +6,8 @@ then takes it through files, commands, engines, graphs and a server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 from hammemo import MemoryClassifier, MemoryRegressor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.random import Generator
 
@@ -24,6 +25,8 @@ N_REMAINING = 120
 """Rows of the table that are left after an edit."""
 
 Model = MemoryClassifier | MemoryRegressor
+
+NO_PARAMETERS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,17 @@ class KindCase:
         Says of each value whether it is in the upper half: what labels and targets follow.
     has_graphs : bool
         Whether ONNX and torch have the kind.
-    can_be_fitted_from_files : bool
-        Whether files and engines say the kind; if not, `hammemo` goes on with a model of Python.
+    csv_options : tuple of str
+        What says the kind of the column ``value`` to commands where a file has only texts.
+    csv_parameters : dict
+        The parameters of estimators that say the same.
     """
 
     make_values: Callable[[Generator, int], pd.Series]
     is_late: Callable[[pd.Series], Any]
     has_graphs: bool = True
-    can_be_fitted_from_files: bool = True
+    csv_options: tuple[str, ...] = ()
+    csv_parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def make_names(rng: Generator, n: int) -> pd.Series:
@@ -80,7 +86,8 @@ KIND_CASES: dict[str, KindCase] = {
     "ORDERED_CATEGORIES": KindCase(
         make_ordered_categories,
         lambda values: values >= "medium",
-        can_be_fitted_from_files=False,
+        csv_options=("--ordered", f"value={','.join(SIZES)}"),
+        csv_parameters={"ordered": {"value": SIZES}},
     ),
 }
 """One for each member of `ColumnKind`, by its name."""
@@ -146,6 +153,8 @@ def split_target(table: pd.DataFrame, case: ModelCase) -> tuple[pd.DataFrame, pd
     return table[["value", "size"]], table[case.target]
 
 
-def fit_table_case(table: pd.DataFrame, case: ModelCase) -> Any:
-    """Return a model that has learned a table."""
-    return case.make_model().fit(*split_target(table, case))
+def fit_table_case(
+    table: pd.DataFrame, case: ModelCase, parameters: Mapping[str, Any] = NO_PARAMETERS
+) -> Any:
+    """Return a model that has learned a table, with further parameters."""
+    return case.make_model().set_params(**parameters).fit(*split_target(table, case))

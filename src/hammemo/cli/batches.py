@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -37,12 +36,14 @@ from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo._arrays.types import Array
     from hammemo.cli.receipts import Note
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.learners import Learner
     from hammemo.estimators.regressor import MemoryRegressor
+    from hammemo.tokens.orders import Order
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class _LearningLog:
     """How many of them have a label that the model learns."""
     names: tuple[str, ...] = ()
     kinds: InputKinds = ()
-    formats: tuple[tuple[int, str], ...] = field(default=())
+    formats: tuple[tuple[int, str], ...] = ()
+    orders: tuple[tuple[int, Order], ...] = ()
 
     def add(self, batch: Labelled, n_learned: int) -> None:
         """Add a batch that was learned."""
@@ -147,13 +149,19 @@ class _LearningLog:
         self.names = batch.columns
         self.kinds = merge_kinds(self.kinds, batch.kinds)
         self.formats = batch.formats
+        self.orders = batch.orders
+
+    @property
+    def columns(self) -> InputColumns:
+        """The columns of all rows."""
+        return InputColumns(self.kinds, dict(self.orders))
 
     def describe_schema(self, schema: Schema, model: Learner, *, is_new: bool) -> Schema:
         """Return the schema with which later files of the model are read."""
         if isinstance(schema, TableSchema):
             if not is_new:
                 return schema.with_decided_columns(self.kinds, self.formats)
-            schema = InputColumns(self.kinds).describe_learned(schema, model, self.names)
+            schema = self.columns.describe_learned(schema, model, self.names)
             return replace(schema, learned_formats=self.formats)
         if not is_new:
             return schema
@@ -217,12 +225,12 @@ def _learn_labelled(
             with name_columns_in_warnings(batch.columns):
                 if get_state(model) is None:
                     check_column_names(batch.columns)
-                    columns = InputColumns(batch.kinds)
+                    columns = InputColumns.of_batch(batch)
                     with columns.declare_to(model):
                         model.partial_fit(X, y, classes=labels, layout=layout, choose=chooses_early)
                     columns.declare_types(model, X)
                 else:
-                    with _decide_like(model, schema, batch.kinds):
+                    with _decide_like(model, schema, batch):
                         model.partial_fit(X, y, choose=chooses_early)
             rows.add(batch, len(y))
             on_progress(rows.n_learned, None)
@@ -231,7 +239,8 @@ def _learn_labelled(
     if is_new and layout is None:
         kept = model.state.kept
         if chooses and not chooses_early and (kept is None or not kept.holds_all):
-            model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
+            with rows.columns.declare_orders_to(model):
+                model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
         elif kept is not None:
             model.refit()
     return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
@@ -255,7 +264,7 @@ def _learn_at_once(model: MemoryRegressor, reading: Reading) -> LearnedFiles:
                 batches.append(batch)
             else:
                 with (
-                    _decide_like(model, schema, batch.kinds),
+                    _decide_like(model, schema, batch),
                     name_columns_in_warnings(batch.columns),
                 ):
                     model.partial_fit(batch.X, batch.y, choose=False)
@@ -267,24 +276,22 @@ def _learn_at_once(model: MemoryRegressor, reading: Reading) -> LearnedFiles:
         check_column_names(rows.names)
         X = join_tokens([batch.X for batch in batches])
         y = join_tokens([batch.y for batch in batches])
-        columns = InputColumns(rows.kinds)
+        columns = rows.columns
         with columns.declare_to(model), name_columns_in_warnings(rows.names):
             model.fit(X, y)
         columns.declare_types(model, X)
     return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
 
 
-@contextmanager
-def _decide_like(model: Learner, schema: Schema, kinds: InputKinds) -> Iterator[None]:
+def _decide_like(model: Learner, schema: Schema, batch: Labelled) -> AbstractContextManager[None]:
     """Let a model decide columns without values as the file that it learns was read.
 
     Other columns stay what they are.
     """
+    columns = InputColumns.of_batch(batch)
     if isinstance(schema, TableSchema) and InputKind.UNKNOWN in schema.kinds:
-        with InputColumns.of_model(model, kinds).declare_to(model):
-            yield
-    else:
-        yield
+        return columns.declare_to(model)
+    return columns.declare_orders_to(model)
 
 
 def _learn_documents(

@@ -39,6 +39,7 @@ _ALIKE: Final = {
             "missing",
             "na",
             "numeric",
+            "ordered",
             "target",
         ),
         *("case", "column", "end", "event", "h", "short", "time", "tokens"),

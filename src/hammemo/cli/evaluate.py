@@ -86,7 +86,8 @@ class MeasuringOptions:
 
         if self.peer is None:
             return {}
-        return {NAMES[self.peer]: LightGBM(is_target, model.get_params(deep=False)["numeric"])}
+        peer = LightGBM(is_target, numeric=model.numeric, ordered=model.ordered)
+        return {NAMES[self.peer]: peer}
 
 
 def evaluate_files(
@@ -164,7 +165,7 @@ def _read_rows(
             contexts.append(batch.X)
             labels.append(batch.y)
             columns = batch.columns
-            model.set_params(**InputColumns(batch.kinds).parameters)
+            model.set_params(**InputColumns.of_batch(batch).parameters)
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
             n_rows += len(batch.y)

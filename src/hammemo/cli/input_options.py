@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
@@ -13,7 +14,10 @@ from hammemo.cli.console import UsageError, say_once
 from hammemo.cli.options import option, setting, switch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hammemo.sources.schemas import Schema, SequenceSchema
+    from hammemo.tokens.orders import Order
 
 _PANEL: Final = "How the input is read (a model file remembers it)"
 
@@ -23,6 +27,9 @@ _FOR_SEQUENCES: Final = ("tokens", "column", "case", "event")
 """Which parameters of a schema these options set, by the kind of input."""
 
 _NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
+
+_PLAIN_NUMBER: Final = r"-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,9})?"
+"""A category that is a number; one with zeros before it, such as 007, is a name."""
 
 _COLUMN = "The column with the labels or targets (its number with --no-header)."
 KnownLabel: TypeAlias = Annotated[
@@ -123,9 +130,14 @@ class ExampleOptions(InputOptions):
 
     def schema(self) -> Schema:
         """Return how the input is read."""
-        return self._make_schema(None, None)
+        return self._make_schema()
 
-    def _make_schema(self, numeric: str | None, target: str | None) -> Schema:
+    def _make_schema(
+        self,
+        numeric: str | None = None,
+        ordered: list[str] | None = None,
+        target: str | None = None,
+    ) -> Schema:
         """Make the schema: of a table with --label or --target, of sequences with --h."""
         from hammemo.sources.schemas import SequenceSchema, TableSchema
 
@@ -144,6 +156,7 @@ class ExampleOptions(InputOptions):
             for_tables = self._parse(_FOR_TABLES)
             options = {name.replace("_", "-"): value for name, value in for_tables.items()}
             options["numeric"] = numeric
+            options["ordered"] = ordered
             refuse(options, "is for tables: leave it out, or use --label instead of --h")
             return SequenceSchema(self.h, **self._parse((*_FOR_BOTH, *_FOR_SEQUENCES)))
         refuse(self._parse(_FOR_SEQUENCES), _NOT_FOR_TABLES)
@@ -154,6 +167,7 @@ class ExampleOptions(InputOptions):
             self.label if target is None else target,
             **self._parse((*_FOR_BOTH, *_FOR_TABLES)),
             numeric=numeric_columns,
+            ordered=parse_orders(ordered or ()),
             tell=say_once(),
             is_target=target is not None,
         )
@@ -172,10 +186,17 @@ class NewInputOptions(ExampleOptions):
         "auto",
         rich_help_panel=_PANEL,
     )
+    ordered: list[str] | None = setting(
+        "COLUMN=A,B,…",
+        "A column of ordered categories, from low to high, as in 'size=S,M,L' (repeatable).",
+        "those that Parquet and Arrow files say",
+        "--ordered",
+        rich_help_panel=_PANEL,
+    )
 
     def schema(self) -> Schema:
         """Return how the input is read."""
-        return self._make_schema(self.numeric, self.target)
+        return self._make_schema(self.numeric, self.ordered, self.target)
 
 
 @dataclass(frozen=True)
@@ -239,6 +260,64 @@ def parse_column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
             f"{option} {text!r} contains an empty name: separate names by single commas, as in A,B."
         )
     return names
+
+
+def parse_orders(texts: Sequence[str]) -> tuple[tuple[str, Order], ...]:
+    """Return columns and their categories from low to high; a category with a comma has quotes.
+
+    Categories are numbers if all of one column are, as they are in a data frame.
+
+    Examples
+    --------
+    >>> from hammemo.cli.input_options import parse_orders
+    >>> parse_orders(["size=S,M,L", "grade=1,2,3"])
+    (('size', ('S', 'M', 'L')), ('grade', (1, 2, 3)))
+    """
+    orders: dict[str, Order] = {}
+    for text in texts:
+        column, equals, written = text.partition("=")
+        if not equals or not column:
+            raise UsageError(
+                f"--ordered {text!r} names no column: write COLUMN=A,B,… from low to high, as in "
+                "'size=S,M,L'."
+            )
+        if column in orders:
+            raise UsageError(f"--ordered names the column {column!r} twice: leave one out.")
+        orders[column] = _parse_categories(column, written)
+    return tuple(orders.items())
+
+
+def _parse_categories(column: str, text: str) -> Order:
+    """Return the categories in a list with commas, from low to high."""
+    categories = next(csv.reader([text], strict=True), [])
+    if not categories:
+        raise UsageError(
+            f"--ordered gives the column {column!r} no category: list them from low to high, as in "
+            f"'{column}=S,M,L'."
+        )
+    for place, category in enumerate(categories):
+        if not category.strip():
+            raise UsageError(
+                f"--ordered gives the column {column!r} the empty category {category!r} in "
+                f"{text!r}: separate categories by single commas."
+            )
+        if category in categories[:place]:
+            raise UsageError(
+                f"--ordered gives the column {column!r} the category {category!r} twice: name each "
+                "once."
+            )
+    from hammemo.tokens.orders import check_order
+
+    values: list[Any] = categories
+    if all(re.fullmatch(_PLAIN_NUMBER, category) for category in categories):
+        values = [_read_number(category) for category in categories]
+    return check_order(values, f"Column {column!r}")
+
+
+def _read_number(text: str) -> int | float:
+    if "." in text:
+        return float(text)
+    return int(text)
 
 
 def _read_labels(path: Path, schema: SequenceSchema) -> list[Any]:

@@ -127,14 +127,18 @@ def _read_as_layout(
     from hammemo.sources.schemas import schema_from_notes
 
     assert path is not None
-    refuse({"numeric": options.numeric}, "is fixed by --layout: leave it out")
+    refuse(
+        {"numeric": options.numeric, "ordered": options.ordered},
+        "is fixed by --layout: leave it out",
+    )
     kinds = kinds_of_model(layout.state.columns.kinds)
     learned: Any = schema_from_notes(read_notes(path), None, layout.n_features_in_, lambda: kinds)
     na = schema.na
     if options.na is None:
         na = getattr(learned, "na", schema.na)
     formats = getattr(learned, "learned_formats", ())
-    return replace(schema, kinds=kinds, na=na, learned_formats=formats)
+    schema = replace(schema, kinds=kinds, na=na, learned_formats=formats)
+    return schema.with_orders_of(layout.state.columns)
 
 
 def set_table_parameters(model: Learner, schema: TableSchema) -> None:
@@ -142,7 +146,8 @@ def set_table_parameters(model: Learner, schema: TableSchema) -> None:
     numeric: Any = schema.numeric
     if not isinstance(numeric, str):
         numeric = list(numeric)
-    model.set_params(missing=schema.missing, numeric=numeric)
+    ordered = {column: list(order) for column, order in schema.ordered}
+    model.set_params(missing=schema.missing, numeric=numeric, ordered=ordered or None)
 
 
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:

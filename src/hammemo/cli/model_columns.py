@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hammemo.edits.column_changes import find_columns_without_values
-from hammemo.edits.editing import get_state, take_state
-from hammemo.sources.kinds import InputKind, InputKinds, find_ordered_columns, settle_kinds
-from hammemo.tokens.column_evidence import Evidence
+from hammemo.edits.editing import take_state
+from hammemo.sources.kinds import InputKind, InputKinds, find_numeric_columns, settle_kinds
+from hammemo.tokens.column_evidence import Evidence, declare_orders
 from hammemo.tokens.column_kinds import ColumnType
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.types import Array
     from hammemo.estimators.learners import Learner
-    from hammemo.sources.schemas import TableSchema
+    from hammemo.sources.schemas import Labelled, TableSchema
     from hammemo.tokens.column_kinds import ColumnTypes
     from hammemo.tokens.orders import Order
 
@@ -44,34 +44,45 @@ class InputColumns:
     orders: Mapping[int, Order] = field(default_factory=dict)
 
     @classmethod
-    def of_model(cls, model: Learner, kinds: InputKinds) -> InputColumns:
-        """Return columns of these kinds, in the orders that a model has learned."""
-        state = get_state(model)
-        if state is None:
-            return cls(kinds)
-        orders = {place: state.columns.order_of(place) for place in range(state.columns.n)}
-        return cls(kinds, {place: order for place, order in orders.items() if order})
+    def of_batch(cls, batch: Labelled) -> InputColumns:
+        """Return the columns of some rows."""
+        return cls(batch.kinds, dict(batch.orders))
+
+    @classmethod
+    def of_schema(cls, schema: TableSchema) -> InputColumns:
+        """Return the columns of rows that a schema has read, whose kinds are settled."""
+        return cls(schema.kinds, dict(schema.orders))
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of an estimator that reads arrays of such rows."""
         return {
-            "numeric": find_ordered_columns(self.kinds),
+            "numeric": find_numeric_columns(self.kinds),
             "ordered": dict(self.orders) or None,
         }
 
     @contextmanager
     def declare_to(self, model: Learner) -> Iterator[None]:
         """Set the parameters of a model; after this block they are those of the user again."""
-        of_user = {"numeric": model.numeric, "ordered": model.ordered}
-        model.set_params(**self.parameters)
-        try:
+        with _parameters(model, self.parameters):
             yield
-        finally:
-            model.set_params(**of_user)
 
-    def find_types(self, X: Array) -> ColumnTypes:
-        """Return how the values of rows came, as if they were rows of a frame."""
+    @contextmanager
+    def declare_orders_to(self, model: Learner) -> Iterator[None]:
+        """Set the orders by places, for the parameter of a user names columns, and arrays do not.
+
+        The kinds of columns stay to be decided as the user has said.
+        """
+        with _parameters(model, {"ordered": self.parameters["ordered"]}):
+            yield
+
+    def find_types(self, X: Array) -> ColumnTypes | None:
+        """Return how the values of rows came, as if they were rows of a frame.
+
+        Tokens of sequences have no types.
+        """
+        if len(self.kinds) == 1:
+            return None
         return Evidence.of_columns(list(X.T), has_types=True, declared=self.orders).types
 
     def declare_types(self, model: Learner, X: Array) -> None:
@@ -106,7 +117,18 @@ def keep_types(model: Learner, before: ColumnTypes | None) -> None:
     _set_types(model, tuple(kept))
 
 
-def _set_types(model: Learner, types: ColumnTypes) -> None:
+@contextmanager
+def _parameters(model: Learner, values: dict[str, Any]) -> Iterator[None]:
+    """Set some parameters of a model for a block."""
+    before = {name: getattr(model, name) for name in values}
+    model.set_params(**values)
+    try:
+        yield
+    finally:
+        model.set_params(**before)
+
+
+def _set_types(model: Learner, types: ColumnTypes | None) -> None:
     """Set the types of columns; packed rows are numbers, whose kinds are not decided again."""
     state = model.state
     if not state.columns.packed:
@@ -115,4 +137,7 @@ def _set_types(model: Learner, types: ColumnTypes) -> None:
 
 def with_open_columns(model: Learner, schema: TableSchema) -> TableSchema:
     """Return the schema of a model where rows to come decide columns that have no value yet."""
-    return schema.with_open_columns(find_columns_without_values(model.state), model.numeric)
+    columns = model.state.columns
+    orders = declare_orders(model.ordered, schema.columns or columns.list_names(), columns.n)
+    places = find_columns_without_values(model.state)
+    return schema.with_open_columns(places, model.numeric, orders)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.columns import Columns
 
 
 @dataclass
@@ -94,8 +95,9 @@ class OpenModel:
     def take_kinds_of(self, other: OpenModel) -> None:
         """Let rows be read by the kinds that the model has after a merge with another one."""
         if isinstance(self.schema, TableSchema) and isinstance(other.schema, TableSchema):
-            kinds = self.model.state.columns.kinds
-            self.schema = self.schema.with_kinds_of_model(kinds, other.schema)
+            columns = self.model.state.columns
+            schema = self.schema.with_kinds_of_model(columns.kinds, other.schema)
+            self.schema = schema.with_orders_of(columns)
 
     def describe_pending_refit(self, path: Path) -> str:
         """Return what is left to do after examples were forgotten; "" if no choice needs it."""
@@ -168,7 +170,17 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     if isinstance(model, Learner) and isinstance(opened.schema, TableSchema):
         # Python may have taught the model kinds that its notes do not have
         opened.schema = opened.schema.with_kinds_of_model(model.state.columns.kinds)
+    if isinstance(opened.schema, TableSchema):
+        opened.schema = opened.schema.with_orders_of(_columns_of(model))
     return opened
+
+
+def _columns_of(model: Learner | Predictor) -> Columns:
+    """Return what a model or a compiled predictor knows of its columns."""
+    if isinstance(model, Predictor):
+        return model.form.columns
+    columns: Columns = model.state.columns
+    return columns
 
 
 def say_what_is_left(opened: OpenModel, path: Path) -> None:

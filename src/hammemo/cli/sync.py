@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from hammemo.cli.console import UsageError, describe_examples, print_result, say_where_from
@@ -180,6 +180,7 @@ def _read_rows(
     batches = list(schema.examples(sources, file_format))
     if not batches:
         return _RowsToSync(schema, np.empty((0, h), object), np.empty(0, object))
+    schema = replace(schema, orders=batches[0].orders)
     kinds = batches[0].kinds
     for batch in batches[1:]:
         kinds = merge_kinds(kinds, batch.kinds)
@@ -194,7 +195,7 @@ def _sync_rows(model: Learner, rows: _RowsToSync, **options: Any) -> Synced:
     from hammemo.cli.model_columns import InputColumns, keep_types
 
     types_before = model.state.columns.types
-    with InputColumns.of_model(model, rows.schema.kinds).declare_to(model):
+    with InputColumns.of_schema(rows.schema).declare_to(model):
         synced = model.sync(rows.X, rows.y, **options)
     keep_types(model, types_before)
     return synced

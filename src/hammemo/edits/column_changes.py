@@ -69,7 +69,9 @@ def find_numbers(settings: ReadingRules, columns: Columns) -> Asked:
     numeric = "none" if settings.numeric is None else settings.numeric
     is_list = isinstance(numeric, (Sequence, np.ndarray)) and not isinstance(numeric, str)
     if columns.names is None and is_list and any(isinstance(column, str) for column in numeric):
-        return {j for j, kind in enumerate(columns.kinds) if kind.is_ordered}
+        # ordered categories are declared apart, by `ordered`
+        numeric_kinds = (ColumnKind.NUMBERS, ColumnKind.DATES)
+        return {j for j, kind in enumerate(columns.kinds) if kind in numeric_kinds}
     return find_number_columns(numeric, columns.list_names(), columns.n)
 
 

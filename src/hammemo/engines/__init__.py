@@ -36,10 +36,11 @@ from hammemo.tasks.labels.size_warning import warn_if_large
 from hammemo.tasks.labels.streams import with_counted_stream
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
+from hammemo.tokens.orders import check_order
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -281,11 +282,6 @@ def fit_table(
         )
     if not estimator.has_scores and (classes is not None or layout is not None):
         raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
-    if estimator.ordered is not None:
-        raise ValueError(
-            "ordered= is not for engines, which read ordered categories as names: fit the model in "
-            "one process, with fit, or pass the places of the categories as numbers."
-        )
     if isinstance(classes, (int, np.integer)):
         raise ValueError(
             f"classes={classes!r}: for a table, list the labels to declare, or leave classes out."
@@ -300,6 +296,7 @@ def fit_table(
     kinds: InputKinds = ()
     if layout is not None:
         kinds = kinds_of_model(layout.state.columns.kinds)
+    ordered: Mapping[Any, Any] = estimator.ordered or {}
     schema = TableSchema(
         label,
         names,
@@ -311,7 +308,13 @@ def fit_table(
         is_target=estimator.settings().task.reading.reads_numbers(),
         na=source.na,
         date_format=source.date_format,
+        ordered=tuple(
+            (column, check_order(categories, f"Column {column!r}"))
+            for column, categories in ordered.items()
+        ),
     )
+    if layout is not None:
+        schema = schema.with_orders_of(layout.state.columns)
     return fit_rows(estimator, source, schema, machines, classes=classes, layout=layout)[0]
 
 

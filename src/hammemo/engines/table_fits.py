@@ -114,7 +114,7 @@ def _read_examples(
             schema.missing,
             schema.columns,
             learning=True,
-            scales=schema.zones,
+            scales=schema.scales,
         )
     else:
         tokens = side_by_side(rows.columns)
@@ -303,6 +303,8 @@ class Findings:
                 types.append(ColumnType.UNTYPED)
             elif kind is ColumnKind.DATES:
                 types.append(ColumnType.DATES)
+            elif kind is ColumnKind.ORDERED_CATEGORIES:
+                types.append(ColumnType.ORDERED)
             else:
                 types.append(ColumnType.CATEGORIES if is_truth else ColumnType.TYPED)
         return tuple(types)
@@ -525,9 +527,10 @@ def _look_at_first_rows(source: TableFiles, schema: TableSchema) -> _FirstLook:
     schema = replace(schema, columns=schema.name_columns(batch))
     check_column_names(schema.known_columns)
     schema.check_dated(schema.known_columns)
+    schema = schema.with_orders(batch)
     evidence: tuple[TextEvidence, ...] = ()
     has_kinds = len(schema.kinds) == len(schema.known_columns) + 1  # the label has one, too
-    if not has_kinds and schema.numeric == "none":
+    if not has_kinds and schema.numeric == "none" and not schema.orders:
         schema = schema.with_evidence([NAMES_ONLY] * len(schema.known_columns))
     elif not has_kinds:
         evidence = tuple(schema.add_evidence(batch))
@@ -583,7 +586,7 @@ class _TableFit(ABC):
             target_dtype=np.dtype(findings.dtype),
             store=findings.kept,
             seed=self.seed,
-            scales=schema.zones,
+            scales=schema.scales,
         )
         state: AnyState = self.task.tables.learn_table(
             self.settings,
@@ -639,6 +642,7 @@ class _TableFit(ABC):
             columns=list(schema.known_columns),
             kinds=kinds,
             formats=[list(pair) for pair in schema.learned_formats],
+            orders=[[place, list(order)] for place, order in schema.orders],
             na=list(schema.na),
             missing=schema.missing,
         )

@@ -18,7 +18,7 @@ from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.column_values import read_ordered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hammemo._arrays.types import Array, Floats
 
@@ -35,11 +35,19 @@ class LightGBM(BaseEstimator):
         Whether it learns numbers, not labels.
     numeric : sequence of int, "auto" or "none"
         Which columns are numbers or dates; with "auto" those that hold numbers only.
+    ordered : mapping of int to sequence, optional
+        Columns of ordered categories, with these from low to high: their places are numbers.
     """
 
-    def __init__(self, is_target: bool = False, numeric: Sequence[int] | str = "auto") -> None:
+    def __init__(
+        self,
+        is_target: bool = False,
+        numeric: Sequence[int] | str = "auto",
+        ordered: Mapping[int, Sequence[Any]] | None = None,
+    ) -> None:
         self.is_target = is_target
         self.numeric = numeric
+        self.ordered = ordered
 
     def fit(self, X: Array, y: Array) -> LightGBM:
         """Learn rows."""
@@ -51,7 +59,12 @@ class LightGBM(BaseEstimator):
         self.codes_ = [self._codes(place, column.tolist()) for place, column in enumerate(X.T)]
         if not self.is_target:
             self.classes_, y = np.unique(y, return_inverse=True)
-        names = [place for place, codes in enumerate(self.codes_) if codes is not None]
+        ordered = self.ordered or {}
+        names = [
+            place
+            for place, codes in enumerate(self.codes_)
+            if codes is not None and place not in ordered
+        ]
         self.learner_ = learner(n_jobs=1, verbose=-1, deterministic=True, force_col_wise=True)
         self.learner_.fit(self._as_numbers(X), y, categorical_feature=names)
         return self
@@ -74,6 +87,8 @@ class LightGBM(BaseEstimator):
 
     def _codes(self, place: int, values: list[Any]) -> dict[Any, int] | None:
         """Return the code of each name of a column; None for a column of numbers."""
+        if self.ordered is not None and place in self.ordered:
+            return {category: code for code, category in enumerate(self.ordered[place])}
         is_auto = self.numeric == "auto" and all(isinstance(value, Real) for value in values)
         if is_auto or (not isinstance(self.numeric, str) and place in self.numeric):
             return None

@@ -1,9 +1,9 @@
 """Kinds: what each column of the input holds, so that another file is read as the model learned it.
 
-``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers
-or dates, which the model cuts into cells (:mod:`hammemo.tokens.column_kinds`), or one of the kinds
-of names. Values of another file are read the same way: in a column of numbers or of whole numbers
-the text ``3`` is the number 3; in one of strings the number 3 is the text.
+``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: numbers,
+dates or ordered categories, which the model cuts into cells (:mod:`hammemo.tokens.column_kinds`),
+or one of the kinds of names. Values of another file are read the same way: in a column of numbers
+or of whole numbers the text ``3`` is the number 3; in one of strings the number 3 is the text.
 
 What a column of a text file holds follows from all of its rows
 (:mod:`hammemo.tokens.text_evidence`). Rows without any value say nothing about it.
@@ -37,6 +37,7 @@ class InputKind(Enum):
 
     NUMBERS = "n"
     DATES = "d"
+    ORDERED_CATEGORIES = "o"
     STRINGS = "s"
     """Names, all of them strings."""
     WHOLE_NUMBERS = "i"
@@ -67,10 +68,10 @@ InputKinds: TypeAlias = tuple[InputKind, ...]
 _COLUMN_KINDS: Final = {
     InputKind.NUMBERS: ColumnKind.NUMBERS,
     InputKind.DATES: ColumnKind.DATES,
+    InputKind.ORDERED_CATEGORIES: ColumnKind.ORDERED_CATEGORIES,
 }
 
 _INPUT_KINDS: Final = {kind: input_kind for input_kind, kind in _COLUMN_KINDS.items()}
-"""Ordered categories are not among them: files have names there, which the model looks up."""
 
 _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
 """How text files write truth values, which are learned as the numbers 1 and 0."""
@@ -81,7 +82,7 @@ _LONGEST_NOTE: Final = 1024
 _MOST_COLUMNS: Final = 10**7
 """A note of more columns than these was not written by us: a short one could ask for billions."""
 
-_RUN_OF_A_NOTE: Final = r"([simnd])([0-9]{1,6})?"
+_RUN_OF_A_NOTE: Final = r"([simndo])([0-9]{1,6})?"
 
 
 def merge_kinds(before: InputKinds, after: InputKinds) -> InputKinds:
@@ -183,16 +184,19 @@ def kinds_of_model(columns: Iterable[ColumnKind]) -> InputKinds:
     return (*map(InputKind.from_column_kind, columns), InputKind.MIXED)
 
 
-def find_ordered_columns(kinds: InputKinds) -> list[int]:
-    """Return the places of the columns that are numbers or dates; `kinds` has the label last.
+def find_numeric_columns(kinds: InputKinds) -> list[int]:
+    """Return the places that the parameter `numeric` of a model lists: of numbers and of dates.
+
+    `kinds` has the label last. Ordered categories are declared by another parameter.
 
     Examples
     --------
-    >>> from hammemo.sources.kinds import decode_kinds, find_ordered_columns
-    >>> find_ordered_columns(decode_kinds("snds"))
+    >>> from hammemo.sources.kinds import decode_kinds, find_numeric_columns
+    >>> find_numeric_columns(decode_kinds("sndos"))
     [1, 2]
     """
-    return [place for place, kind in enumerate(kinds[:-1]) if kind.is_ordered]
+    numeric = (InputKind.NUMBERS, InputKind.DATES)
+    return [place for place, kind in enumerate(kinds[:-1]) if kind in numeric]
 
 
 def _find_kind(values: Array) -> InputKind:

@@ -32,7 +32,7 @@ import os
 import re
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain, islice
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -55,13 +55,21 @@ from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.column_values import read_ordered, with_large_numbers
 from hammemo.tokens.date_formats import ISO, choose_format, formats_of, read_date
 from hammemo.tokens.missing import fill_column, is_missing
+from hammemo.tokens.orders import (
+    check_order,
+    check_same_direction,
+    describe_order,
+    find_places,
+    values_at,
+)
 from hammemo.tokens.text_evidence import NA_TEXTS, is_blank_or_na, number_in
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
     from hammemo._arrays.types import Array, Floats, Ints
+    from hammemo.tokens.orders import Order
     from hammemo.tokens.text_evidence import TextEvidence
 
 BATCH_ROWS: Final = 2**16
@@ -104,6 +112,31 @@ class OrderedReading:
         return text if value is None else value
 
 
+@dataclass(frozen=True)
+class CategoryReading:
+    """How the values of a column of ordered categories are read.
+
+    Parameters
+    ----------
+    order : tuple
+        The categories, from low to high.
+    missing : {"token", "empty", "refuse"}
+        What takes the place of missing values.
+    na : collection of str
+        The texts that are missing values, unless they are categories.
+    """
+
+    order: Order
+    missing: str = "token"
+    na: Collection[str] = NA_TEXTS
+
+    def read(self, value: Any) -> Any:
+        """Return a value; None for a text that stands for a missing one."""
+        if isinstance(value, str) and value not in self.order and is_blank_or_na(value, self.na):
+            return None
+        return value
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Some rows of a table.
@@ -122,6 +155,10 @@ class Batch:
     unit : {"line", "row"}
     typing : Typing
         What the format says about the types of values.
+    categories : mapping of str to sequence
+        The columns that the file says are ordered, with their categories from low to high.
+    without_order : set of str
+        The columns that the file says are ordered without saying how.
     """
 
     names: tuple[str, ...]
@@ -130,6 +167,8 @@ class Batch:
     where: str
     unit: str
     typing: Typing = Typing.ALL
+    categories: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    without_order: Set[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -198,6 +237,52 @@ class Batch:
         if reading.kind != ColumnKind.NUMBERS:
             return values
         return with_large_numbers(numbers, values, lacking, f"Column {name!r}")
+
+    def find_order(self, name: str) -> Order | None:
+        """Return the order of a column, if the file says one; categories that are dates have none.
+
+        So it is with columns of frames.
+        """
+        categories = self.categories.get(name, ())
+        if not categories or not all(isinstance(value, (str, int, float)) for value in categories):
+            return None
+        return check_order(categories, f"{self.where}: column {name!r}")
+
+    def read_categories(self, name: str, reading: CategoryReading, *, learning: bool) -> Array:
+        """Return a column of ordered categories, each as its order has it.
+
+        Missing ones are read as those of names are. A value that is no category is refused in what
+        is learned. In a question it is returned as it is; the model warns of it, and takes it as
+        missing.
+        """
+        values = self.column(name)
+        where = f"{self.where}: column {name!r}"
+        order = self.find_order(name)
+        if order is not None:
+            check_same_direction(order, reading.order, where)
+        tokens = [reading.read(value) for value in values.tolist()]
+        places = find_places(object_array(tokens), reading.order, where, learning=False)
+        categories = values_at(places, reading.order)
+        lacking = np.isnan(places)
+        for row in np.flatnonzero(lacking).tolist():
+            if is_missing(tokens[row]):
+                if reading.missing == "refuse":
+                    self._refuse_missing(name, row, reading.missing)
+            elif not learning:
+                categories[row] = tokens[row]
+                lacking[row] = False
+            else:
+                self._refuse_category(name, row, reading.order)
+        return fill_column(categories, lacking, reading.missing)
+
+    def _refuse_category(self, name: str, row: int, order: Order) -> NoReturn:
+        """Refuse a value that is none of the categories of its column."""
+        value = self.column(name)[row]
+        raise ValueError(
+            f"{self.place(row)}: column {name!r} holds ordered categories, and {value!r} is none "
+            f"of {describe_order(order)}. Correct the value, leave it empty if it is missing, or "
+            "fit a new model with an order that has it."
+        )
 
     def _refuse_other(self, name: str, row: int, value: Any, reading: OrderedReading) -> NoReturn:
         """Refuse a value that a column of numbers or of dates cannot hold."""
@@ -551,6 +636,7 @@ def _parquet_batches(
             groups = formats.row_groups(parquet, *between)
         if not groups:
             return
+        without_order = _find_lost_orders(parquet.schema_arrow, parquet.metadata, groups)
         earlier = range(groups[0])
         first_row = 1 + sum(parquet.metadata.row_group(group).num_rows for group in earlier)
         record_batches = parquet.iter_batches(
@@ -559,7 +645,30 @@ def _parquet_batches(
             columns=columns if columns is None else list(columns),
             use_threads=False,
         )
-        yield from arrow_batches(record_batches, where, first_row)
+        yield from arrow_batches(record_batches, where, first_row, without_order=without_order)
+
+
+def _find_lost_orders(schema: Any, metadata: Any, groups: Iterable[int]) -> set[str]:
+    """Return the columns of a Parquet file that are said to be ordered, but have lost their order.
+
+    Arrow writes beside the Parquet schema that a column is ordered. The order itself is that of the
+    dictionary page. Of a column without such a page, Arrow makes a dictionary in the order of the
+    rows, which means nothing.
+    """
+    types = formats.require_arrow("Parquet").types
+    ordered = {
+        column.name for column in schema if types.is_dictionary(column.type) and column.type.ordered
+    }
+    if not ordered:
+        return ordered
+    lost = set()
+    for group in groups:
+        chunks = metadata.row_group(group)
+        for place in range(chunks.num_columns):
+            chunk = chunks.column(place)
+            if chunk.path_in_schema in ordered and not chunk.has_dictionary_page:
+                lost.add(chunk.path_in_schema)
+    return lost
 
 
 def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
@@ -584,8 +693,17 @@ def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
         ) from error
 
 
-def arrow_batches(record_batches: Iterable[Any], where: str, first: int = 1) -> Iterator[Batch]:
-    """Yield the record batches of Arrow that hold a row; `first` is the number of the first row."""
+def arrow_batches(
+    record_batches: Iterable[Any],
+    where: str,
+    first: int = 1,
+    *,
+    without_order: Set[str] = frozenset(),
+) -> Iterator[Batch]:
+    """Yield the record batches of Arrow that hold a row; `first` is the number of the first row.
+
+    `without_order` are columns whose dictionaries are in no order, whatever their types say.
+    """
     for rows in record_batches:
         if not len(rows):
             continue
@@ -596,8 +714,22 @@ def arrow_batches(record_batches: Iterable[Any], where: str, first: int = 1) -> 
             np.arange(first, first + len(rows)),
             where=where,
             unit="row",
+            categories=_find_categories(rows, without_order),
+            without_order=without_order,
         )
         first += len(rows)
+
+
+def _find_categories(rows: Any, without_order: Set[str]) -> dict[str, list[Any]]:
+    """Return the categories of the columns that Arrow says are ordered."""
+    types = formats.require_arrow("Parquet").types
+    categories = {}
+    for column in rows.schema:
+        if not types.is_dictionary(column.type) or column.name in without_order:
+            continue
+        if column.type.ordered:
+            categories[column.name] = rows.column(column.name).dictionary.to_pylist()
+    return categories
 
 
 def _arrow_column(values: Any) -> Array:
@@ -772,7 +904,13 @@ class DatasetFiles(TableFiles):
             batch_size=BATCH_ROWS,
             use_threads=False,
         )
-        yield from arrow_batches(record_batches, shard.file.path, shard.first)
+        without_order: set[str] = set()
+        if hasattr(shard.rows, "row_groups"):  # of Parquet
+            groups = [group.id for group in shard.rows.row_groups]
+            without_order = _find_lost_orders(self.schema, shard.rows.metadata, groups)
+        yield from arrow_batches(
+            record_batches, shard.file.path, shard.first, without_order=without_order
+        )
 
 
 def open_table(

@@ -44,12 +44,18 @@ from hammemo.sources.kinds import (
     choose_kinds,
     decode_kinds,
     encode_kinds,
-    find_ordered_columns,
     kind_of_names,
     kinds_of_model,
     settle_kinds,
 )
-from hammemo.sources.read_tables import Batch, OrderedReading, list_names, moments_of, read_table
+from hammemo.sources.read_tables import (
+    Batch,
+    CategoryReading,
+    OrderedReading,
+    list_names,
+    moments_of,
+    read_table,
+)
 from hammemo.sources.reading_notes import (
     MissingTexts,
     check_formatted_columns,
@@ -61,7 +67,7 @@ from hammemo.sources.reading_notes import (
     places_by_format,
     split_note,
 )
-from hammemo.tokens.column_evidence import Evidence
+from hammemo.tokens.column_evidence import Evidence, declare_orders
 from hammemo.tokens.column_kinds import ColumnContent, ColumnType
 from hammemo.tokens.column_times import clock_of_column
 from hammemo.tokens.contexts import document
@@ -79,12 +85,15 @@ from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.tokens.zones import join_zones
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
     from hammemo._arrays.types import Array
     from hammemo.sources.databases import RowSource
     from hammemo.sources.formats import Copies
     from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.columns import Columns
+    from hammemo.tokens.orders import Order
+    from hammemo.tokens.scales import Scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +115,8 @@ class Labelled:
         The number of the first example of a sequence among all that were read.
     formats : tuple of (int, str)
         The formats of columns of dates, as `TableSchema.learned_formats`.
+    orders : tuple of (int, tuple)
+        The orders of columns, as `TableSchema.orders`.
     """
 
     X: Array
@@ -115,6 +126,7 @@ class Labelled:
     batch: Batch | None = None
     first: int = 1
     formats: tuple[tuple[int, str], ...] = ()
+    orders: tuple[tuple[int, Order], ...] = ()
 
     def place(self, row: int) -> str:
         """Return where an example is found, for an error message."""
@@ -192,6 +204,12 @@ class TableSchema:
     clocks : tuple of str or None
         The zones of the columns of dates: "" for times without a zone, None for other columns and
         where no value says it. Empty while nothing is known.
+    ordered : tuple of (str or int, tuple)
+        Columns, by name or place, that the user says hold ordered categories, with these from low
+        to high. They go before what files say.
+    orders : tuple of (int, tuple)
+        The orders of columns by their places, as the first rows and the user settled them. A
+        column without any value keeps its order for values to come.
 
     Examples
     --------
@@ -220,10 +238,13 @@ class TableSchema:
     learned_formats: tuple[tuple[int, str], ...] = ()
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
     clocks: tuple[str | None, ...] = ()
+    ordered: tuple[tuple[str | int, Order], ...] = ()
+    orders: tuple[tuple[int, Order], ...] = ()
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
         self._check_date_format()
+        self._check_ordered()
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(
                 f"columns= names a column twice ({','.join(self.columns)}): name each once."
@@ -256,6 +277,25 @@ class TableSchema:
             if not isinstance(self.numeric, str) and name not in self.numeric and name != self.time:
                 raise ValueError(
                     f"numeric= lacks {name!r}, which has a date_format=: add it to the list."
+                )
+
+    def _check_ordered(self) -> None:
+        """Refuse an order that another parameter contradicts."""
+        dated = dict(self.date_format)
+        for name, _ in self.ordered:
+            if name == self.label:
+                raise ValueError(
+                    f"ordered= names the label {name!r}, not a column of the context: leave it out."
+                )
+            if not isinstance(self.numeric, str) and name in self.numeric:
+                raise ValueError(
+                    f"Column {name!r} is in numeric=, and ordered= names it, too: leave it out of "
+                    "one of them."
+                )
+            if name in dated:
+                raise ValueError(
+                    f"Column {name!r} has a date_format=, and ordered= names it, too: leave it out "
+                    "of one of them."
                 )
 
     def examples(
@@ -301,7 +341,8 @@ class TableSchema:
             return _Settled(schema, batches)
         if is_new and first.typing == Typing.TEXTS and not self.is_target:
             _warn_of_number_labels(first, schema.label)
-        if schema.numeric == "none":
+        schema = schema.with_orders(first)
+        if schema.numeric == "none" and not schema.ordered:
             all_names = [NAMES_ONLY] * len(schema.known_columns)
             return _Settled(schema.with_evidence(all_names), batches)
         evidence = schema.first_evidence(is_new=is_new)
@@ -345,11 +386,12 @@ class TableSchema:
             rows.kinds,
             batch=batch,
             formats=self.learned_formats,
+            orders=self.orders,
         )
 
     def read_columns(self, batch: Batch) -> TypedColumns:
         """Return the columns of some rows as the model learns them."""
-        columns = self._contexts(batch, self.known_columns, self.kinds[:-1])
+        columns = self._contexts(batch, self.known_columns, self.kinds[:-1], learning=True)
         labels = self._read_labels(batch)
         kinds = tuple(
             kind if kind.is_ordered else kind_of_names(values)
@@ -477,6 +519,51 @@ class TableSchema:
         schema.check_dated(schema.known_columns)
         return schema
 
+    def with_orders(self, batch: Batch) -> TableSchema:
+        """Return the schema with the orders of its open columns, given the first rows.
+
+        The user's word goes before that of the file; a column that the user says is numeric has no
+        order.
+        """
+        columns = self.known_columns
+        for name, _ in self.ordered:
+            if isinstance(name, str) and name not in columns:
+                raise ValueError(
+                    f"ordered= names the column {name!r}, which is none of the context: "
+                    f"{list_names(columns)}."
+                )
+        declared = declare_orders(dict(self.ordered), columns, len(columns))
+        orders = dict(self.orders)
+        for place, name in enumerate(columns):
+            is_open = not self.kinds or self.kinds[place] == InputKind.UNKNOWN
+            is_numeric = not isinstance(self.numeric, str) and name in self.numeric
+            if place in orders or not is_open or is_numeric:
+                continue
+            order = declared.get(place)
+            if order is None:
+                order = batch.find_order(name)
+            if order is not None:
+                orders[place] = order
+            elif name in batch.without_order:
+                self._warn_of_lost_order(name, batch.where)
+        return replace(self, orders=tuple(sorted(orders.items())))
+
+    def _warn_of_lost_order(self, name: str, where: str) -> None:
+        """Say that a column has lost its order."""
+        sentence = (
+            f"Column {name!r} of {where} is said to hold ordered categories, but the file does not "
+            "have their order, for it was written without a dictionary. They are read as names; "
+            "name the order with ordered=."
+        )
+        if self.tell is None:
+            warnings.warn(sentence, UserWarning, stacklevel=2)
+        self.say_all([sentence])
+
+    def with_orders_of(self, columns: Columns) -> TableSchema:
+        """Return the schema with the orders that a model has learned."""
+        orders = ((place, columns.order_of(place)) for place in range(columns.n))
+        return replace(self, orders=tuple((place, order) for place, order in orders if order))
+
     def name_columns(self, batch: Batch) -> tuple[str, ...]:
         """Return the columns of the context, given some rows."""
         if self.label is not None:
@@ -495,20 +582,36 @@ class TableSchema:
         """Return what rows say about each column, added to what rows before them have said."""
         evidence = []
         dated = dict(self.date_format)
+        orders = dict(self.orders)
         for place, name in enumerate(self.known_columns):
             of_column = before[place] if before else NO_EVIDENCE
             if not of_column.is_closed:  # else no further value changes it
-                of_batch = batch.evidence(name, self.na)
+                of_batch = batch.evidence(name, self._find_na(place))
                 if name in dated:
                     of_batch = of_batch.as_dates()
+                if place in orders:
+                    of_batch = of_batch.as_categories()
                 of_column = of_column.plus(of_batch)
             evidence.append(of_column)
         return evidence
 
+    def _find_na(self, place: int) -> tuple[str, ...]:
+        """Return the texts that are missing values in a column: no category is."""
+        order = dict(self.orders).get(place)
+        if order is None:
+            return self.na
+        return tuple(text for text in self.na if text not in order)
+
     @property
-    def zones(self) -> dict[int, str]:
-        """The zones of the columns whose times have one, by their places."""
-        return {place: zone for place, zone in enumerate(self.clocks) if zone}
+    def scales(self) -> dict[int, Scale]:
+        """The scales of columns as a model has them: zones of dates, orders of categories."""
+        zones = ((place, zone) for place, zone in enumerate(self.clocks) if zone)
+        orders = (
+            (place, order)
+            for place, order in self.orders
+            if self.kinds[place] == InputKind.ORDERED_CATEGORIES
+        )
+        return dict([*zones, *orders])
 
     def join_clocks(
         self, clocks: Sequence[str | None], others: Sequence[str | None]
@@ -552,9 +655,12 @@ class TableSchema:
         Evidence is what all values of each column say.
         """
         columns = self.known_columns
-        kinds = kinds_of_model(choose_kinds(evidence, self.numeric, columns))
+        kinds = [*kinds_of_model(choose_kinds(evidence, self.numeric, columns))]
+        for place, _ in self.orders:
+            if evidence[place].n_values:
+                kinds[place] = InputKind.ORDERED_CATEGORIES
         if self.is_target:
-            kinds = (*kinds[:-1], InputKind.NUMBERS)
+            kinds[-1] = InputKind.NUMBERS
         formats: dict[int, str] = {}
         named_formats = dict(self.date_format)
         for place, (name, of_column) in enumerate(zip(columns, evidence, strict=True)):
@@ -564,7 +670,7 @@ class TableSchema:
             written = named_formats.get(name, written)
             if written not in (None, ISO):
                 formats[place] = written
-        return replace(self, kinds=kinds, learned_formats=tuple(formats.items()))
+        return replace(self, kinds=tuple(kinds), learned_formats=tuple(formats.items()))
 
     def with_evidence_of_open_columns(self, evidence: Sequence[TextEvidence]) -> TableSchema:
         """Return the schema with open columns as evidence decides them, and others as before."""
@@ -596,13 +702,18 @@ class TableSchema:
             decided.append(kind if before == InputKind.UNKNOWN else before)
         return replace(self, kinds=settle_kinds(decided), learned_formats=formats)
 
-    def with_open_columns(self, places: Set[int], numeric: Any) -> TableSchema:
+    def with_open_columns(
+        self, places: Set[int], numeric: Any, orders: Mapping[int, Order]
+    ) -> TableSchema:
         """Return the schema where the rows to come decide the kinds of some columns.
 
-        `numeric` is the parameter of the model.
+        `numeric` is the parameter of the model, and `orders` are those that its user declared.
         """
-        if not places or (isinstance(numeric, str) and numeric == "none"):
+        if isinstance(numeric, str) and numeric == "none":
+            places = places & orders.keys()
+        if not places:
             return self
+        open_orders = {place: order for place, order in orders.items() if place in places}
         kinds = list(self.kinds)
         formats = dict(self.learned_formats)
         for place in places:
@@ -615,6 +726,7 @@ class TableSchema:
             kinds=tuple(kinds),
             learned_formats=tuple(sorted(formats.items())),
             numeric=numeric,
+            orders=tuple(sorted({**dict(self.orders), **open_orders}.items())),
         )
 
     def with_kinds_of_model(
@@ -627,8 +739,8 @@ class TableSchema:
         """
         if len(self.kinds) != len(columns) + 1:
             return self
-        ordered = set(find_ordered_columns(kinds_of_model(columns)))
-        places = ordered.difference(find_ordered_columns(self.kinds))
+        pairs = enumerate(zip(self.kinds, columns, strict=False))  # the label has a kind, too
+        places = {place for place, (old, new) in pairs if new.is_ordered and not old.is_ordered}
         if not places:
             return self
         of_model = replace(self, kinds=kinds_of_model(columns), learned_formats=())
@@ -654,9 +766,10 @@ class TableSchema:
         """Count the texts of some rows that are missing values, if `tell` is set."""
         if self.tell is None:
             return
-        na = frozenset(self.na)
-        for name, kind in zip(columns, self.kinds, strict=False):  # the label has a kind, too
+        pairs = zip(columns, self.kinds, strict=False)  # the label has a kind, too
+        for place, (name, kind) in enumerate(pairs):
             if kind.is_ordered:
+                na = frozenset(self._find_na(place))
                 missing.add(name, batch.count_missing_texts(name, na))
 
     def say_missing(self, evidence: Sequence[TextEvidence]) -> None:
@@ -692,18 +805,29 @@ class TableSchema:
         na = frozenset(self.na)
         readings = {}
         for name, kind in zip(names, kinds, strict=True):
-            if kind.is_ordered:
+            if kind in (InputKind.NUMBERS, InputKind.DATES):
                 written = formats.get(name, ISO)
                 readings[name] = OrderedReading(kind.column_kind, self.missing, na, written)
         return readings
 
-    def _contexts(self, batch: Batch, names: Sequence[str], kinds: InputKinds) -> list[Array]:
-        """Return columns of a batch as the model learned them."""
+    def _contexts(
+        self,
+        batch: Batch,
+        names: Sequence[str],
+        kinds: InputKinds,
+        *,
+        learning: bool = False,
+    ) -> list[Array]:
+        """Return columns of a batch as the model learned them, or is learning them."""
         self.check_dated(names)
         readings = self._order_readings(names, kinds)
+        orders = dict(self.orders)
         columns = []
-        for name, kind in zip(names, kinds, strict=True):
-            if name in readings:
+        for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+            if kind == InputKind.ORDERED_CATEGORIES and place in orders:
+                reading = CategoryReading(orders[place], self.missing, self.na)
+                columns.append(batch.read_categories(name, reading, learning=learning))
+            elif name in readings:
                 columns.append(batch.read_ordered(name, readings[name]))
             else:
                 columns.append(as_kind(batch.tokens(name, self.missing), kind))

@@ -115,7 +115,7 @@ def find_places(column: Array, order: Order, where: str, *, learning: bool) -> F
     if isinstance(column, PlacedCategories):
         if column.order == order:
             return np.asarray(column)
-        _check_same_direction(column.order, order, where)
+        check_same_direction(column.order, order, where)
         column = column.as_values()
     place_of = _map_to_places(order)
     values = column.tolist()
@@ -180,7 +180,7 @@ def _texts_of(category: Token) -> list[str]:
     return [str(category)]
 
 
-def _check_same_direction(frame_order: Order, order: Order, where: str) -> None:
+def check_same_direction(frame_order: Order, order: Order, where: str) -> None:
     """Refuse an order of a frame that has two categories the other way round than the model."""
     place_of = {category: place for place, category in enumerate(order)}
     shared = [category for category in frame_order if category in place_of]

@@ -275,6 +275,15 @@ class TextEvidence:
             return self
         return replace(TextEvidence.of_kind(ColumnKind.DATES), missing=self.missing)
 
+    def as_categories(self) -> TextEvidence:
+        """Return the evidence of a column whose categories have an order.
+
+        A value that is none of them is refused later.
+        """
+        if not self.n_values:
+            return self
+        return TextEvidence(n_values=1, readings=_NOTHING, missing=self.missing, is_typed=True)
+
     @property
     def is_closed(self) -> bool:
         """Whether the column holds names, whatever more rows say."""
