@@ -253,7 +253,7 @@ def test_plan_and_evaluate_take_the_options_of_fit() -> None:
     names = {name: {param.opts[0] for param in commands[name].params} for name in ("fit", "plan", "evaluate")}
     own = {"--out", "--segments", "--wait", "--engine", "--workers", "--address", "--resume", "source"}
     assert names["fit"] - own <= names["evaluate"]
-    assert names["fit"] - own - {"--numeric", "--target"} <= names["plan"]  # a plan is for counts of names
+    assert names["fit"] - own - {"--numeric", "--ordered", "--target"} <= names["plan"]  # a plan is for counts of names
 
 
 def test_a_plan_refuses_what_it_is_to_answer(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit", 2, ["--out MODEL is missing (the model file to write).", "hammemo fit --help"]),
     ("fit fruit.csv --label", 2, ["--label needs a value after it."]),
     ("fit fruit.csv --lable fruit --out m", 2, ["There is no option --lable. Did you mean --label?"]),
-    ("fit fruit.csv -o m", 2, ["There is no option -o. Did you mean --out?"]),
+    ("fit fruit.csv -o m", 2, ["There is no option -o. Did you mean --ordered or --out?"]),
     ("fit -h", 2, ["Did you mean --h or --help?"]),
     ("fit text.txt --h two --out m", 2, ["--h two is not a whole number."]),
     ("evaluate fruit.csv --label price --holdout x", 2, ["--holdout x is not a number."]),
