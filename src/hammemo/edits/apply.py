@@ -74,6 +74,8 @@ def check_position(position: Any) -> str:
 
 def _pair(rows: Any, name: str) -> tuple[Any, Any]:
     if not isinstance(rows, (tuple, list)) or len(rows) != 2:
-        also = f", or {EVERYTHING!r}" if name == "forget" else ""
+        also = ""
+        if name == "forget":
+            also = f", or {EVERYTHING!r}"
         raise TypeError(f"{name}= takes (X, y){also}, not a {type(rows).__name__}.")
     return rows[0], rows[1]

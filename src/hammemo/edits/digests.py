@@ -50,14 +50,14 @@ def compute_part_digests(parameters_of: BaseEstimator, state: AnyState) -> dict[
     bounds, orders and scales, is left out where it is not there, so that digests stay what they
     were.
     """
-    parts = state.task.describing.describe(state)
+    description = state.task.describing.describe(state)
     digests = {
         "parameters": _digest_json([_describe_parameters(parameters_of, state), state.seed]),
-        "layout": _digest_json(parts.layout),
-        "counts": parts.counts,
-        "declared": _digest_json([*parts.declared, *_describe_columns(state.columns)]),
-        "vote settings": _digest_json(parts.vote),
-        "weights": array_digest(parts.weights),
+        "layout": _digest_json(description.layout),
+        "counts": description.counts,
+        "declared": _digest_json([*description.declared, *_describe_columns(state.columns)]),
+        "vote settings": _digest_json(description.vote),
+        "weights": array_digest(description.weights),
         "kept rows": array_digest({} if state.store is None else state.store.state()),
         "threshold": _digest_json(_describe_threshold(state.kept)),
     }
@@ -88,10 +88,15 @@ def _describe_columns(columns: Columns) -> list[Any]:
     return described
 
 
-def _describe_threshold(kept: Kept | None) -> list[Any] | None:
-    if kept is None:
+def _describe_threshold(kept_examples: Kept | None) -> list[Any] | None:
+    if kept_examples is None:
         return None
-    return [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold]
+    return [
+        type(kept_examples).__name__,
+        kept_examples.seed,
+        kept_examples.most,
+        kept_examples.lowest_threshold,
+    ]
 
 
 def canonical_bounds(bounds: Any) -> list[float | None] | None:

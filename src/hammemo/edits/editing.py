@@ -153,8 +153,9 @@ def _refuse_unwitnessed(before: AnyState, after: AnyState) -> None:
 
 def _count_witnessed(state: AnyState) -> int:
     """Return how many rows a model holds and its witness has counted: forgetting changes no sum."""
-    n_forgotten = 0 if state.witness is None else state.witness.rows
-    return state.n_examples + n_forgotten
+    if state.witness is None:
+        return state.n_examples
+    return state.n_examples + state.witness.rows
 
 
 def _count_threads(n_jobs: Any) -> int:

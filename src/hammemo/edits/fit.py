@@ -65,8 +65,8 @@ def fit_stored(
     `columns` are of the kinds that these rows have.
     """
     batch = RowBatch(get_kept_rows(store), columns, state.target_dtype, state.declared)
-    again = fit_batch(settings, batch, store.seed, store, quickly=quickly)
-    return again.with_changes(**state.carried)
+    after = fit_batch(settings, batch, store.seed, store, quickly=quickly)
+    return after.with_changes(**state.carried)
 
 
 def fit_batch(
@@ -85,7 +85,10 @@ def fit_batch(
     task = settings.task
     store = _store_batch(settings, batch, seed, store)
     kept_rows = None if store is None else store.kept_rows
-    chosen_by = batch.examples if kept_rows is None else task.choosing.choice_rows(kept_rows)
+    if kept_rows is None:
+        chosen_by = batch.examples
+    else:
+        chosen_by = task.choosing.choice_rows(kept_rows)
     plan = task.choosing.choose(settings, batch.columns, chosen_by, seed, quickly=quickly)
 
     if kept_rows is not None and not kept_rows.holds_all:
@@ -94,8 +97,8 @@ def fit_batch(
 
     def count_all(state: ModelState[L, M, V]) -> M:
         if kept_rows is not None and kept_rows.holds_all:
-            kept = [kept_rows.examples()]  # in the order in which `plan` has computed them
-            return task.counting.count(state, kept, precomputed=plan.precomputed)
+            batches = [kept_rows.examples()]  # in the order in which `plan` has computed them
+            return task.counting.count(state, batches, precomputed=plan.precomputed)
         return task.counting.count(state, [batch.examples])
 
     state = count_plan(settings, plan, batch, store=store, count_all=count_all)

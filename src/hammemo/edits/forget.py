@@ -52,10 +52,10 @@ def name_lacking(
     return not_held(lacking, len(examples)) if lacking else error
 
 
-def forget_kept(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
+def forget_kept(state: ModelState[L, M, V], examples: Kept) -> ModelState[L, M, V]:
     """Remove rows or documents that another model keeps, or some of its own."""
-    memory = trust_if_known(state, state.task.counting.count(state, kept.batches(), -1))
-    store = None if state.store is None else state.store.plus(kept, -1)
+    memory = trust_if_known(state, state.task.counting.count(state, examples.batches(), -1))
+    store = None if state.store is None else state.store.plus(examples, -1)
     return state.with_changes(memory=memory, store=store)
 
 

@@ -125,9 +125,9 @@ def _begin_again(
         n_labels=len(batch.examples.labels.union(declared)),
         seed=state.seed,
     )
-    again = start(settings, plan, state.columns, state.target_dtype)
-    memory = task.counting.declare(again.memory, declared)
-    return again.with_changes(memory=memory, cutting=state.cutting, **state.carried)
+    after = start(settings, plan, state.columns, state.target_dtype)
+    memory = task.counting.declare(after.memory, declared)
+    return after.with_changes(memory=memory, cutting=state.cutting, **state.carried)
 
 
 def _add(
@@ -173,9 +173,9 @@ def learn_what_does_not_fit(
     task = state.task
     stored = state.with_changes(store=state.edit_store(examples, 1))
     if choose_again and state.can_choose and stored.can_choose:
-        again = choose_again_by_rows(settings, stored)
-        task.schedule.warn_of_choice(state, again, examples)
-        return again
+        after = choose_again_by_rows(settings, stored)
+        task.schedule.warn_of_choice(state, after, examples)
+        return after
     stored = stored.with_changes(layout=task.schedule.make_room(stored.layout, examples))
     return stored.with_changes(memory=task.counting.count(stored, [examples]))
 
@@ -222,8 +222,8 @@ def recount_as_kinds(
     before = state.columns.with_types_of(columns)
     columns, store = convert_store(settings, before, state.store, columns.kinds)
     if choose_again or task.schedule.chooses_by_first_rows():
-        again = fit_stored(settings, state, columns, store, quickly=True)
-        return again.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice
+        after = fit_stored(settings, state, columns, store, quickly=True)
+        return after.with_changes(refitted=NOTHING_FITTED)  # rows that follow are in no choice
     batch = RowBatch(get_kept_rows(store), columns, state.target_dtype, state.declared)
-    again = _begin_again(settings, state.with_changes(columns=columns), batch)
-    return again.with_changes(memory=task.counting.count(again, [batch.examples]), store=store)
+    after = _begin_again(settings, state.with_changes(columns=columns), batch)
+    return after.with_changes(memory=task.counting.count(after, [batch.examples]), store=store)

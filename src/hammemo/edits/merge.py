@@ -250,11 +250,11 @@ def _has_digests(store: ModelStore | None) -> bool:
 
 def _add_stores(store: ModelStore, other: ModelStore, sign: int) -> ModelStore | None:
     """Return what both hold; an empty store takes rows or documents, whichever the other has."""
-    kept = store.kept
-    other_kept = other.kept
-    if kept is None or other_kept is None or type(kept) is type(other_kept):
+    before = store.kept
+    added = other.kept
+    if before is None or added is None or type(before) is type(added):
         return store.plus(other, sign)
-    if kept.holds_all and not len(kept):
-        empty = other_kept.empty_copy()
-        store = store.with_kept(replace(empty, seed=kept.seed, threshold=kept.threshold))
+    if before.holds_all and not len(before):  # one keeps rows, and the other one documents
+        empty = added.empty_copy()
+        store = store.with_kept(replace(empty, seed=before.seed, threshold=before.threshold))
     return store.plus(other, sign)

@@ -33,8 +33,8 @@ def refit(
 
     With "weights", only the vote is fitted.
     """
-    kept = state.kept
-    if kept is None:
+    kept_examples = state.kept
+    if kept_examples is None:
         raise ValueError(
             "refit() needs the rows that a model keeps, and this one keeps none: its vote has "
             "nothing to fit, keep=False or keep='digests' was given, or a model without rows was "
@@ -42,24 +42,24 @@ def refit(
             "weights to examples of your choice."
         )
     if what == "weights":
-        again = weigh_anew(settings, state)
-    elif not kept.holds_all:
+        after = weigh_anew(settings, state)
+    elif not kept_examples.holds_all:
         check_numeric(settings, state)
-        again = _refit_to_sample(settings, state)
+        after = _refit_to_sample(settings, state)
     elif state.pinned:
         check_numeric(settings, state)
-        again = weigh_anew(settings, _count_again(state, kept))
-    elif not len(kept):
+        after = weigh_anew(settings, _count_again(state, kept_examples))
+    elif not len(kept_examples):
         check_numeric(settings, state)
-        again = weigh_anew(settings, _open_again(settings, state, state.store))
-        again = again.with_changes(refitted=EVERYTHING_FITTED)
+        after = weigh_anew(settings, _open_again(settings, state, state.store))
+        after = after.with_changes(refitted=EVERYTHING_FITTED)
     elif state.documents is not None:
-        again = state.task.documents.fit_documents(settings, state)
+        after = state.task.documents.fit_documents(settings, state)
     else:
         assert state.store is not None
         columns, store = decide_by_rows(settings, state.columns, state.store)
-        again = fit_stored(settings, state, columns, store)
-    return again.with_changes(store=_keep_as_set(settings, again.store), **state.carried)
+        after = fit_stored(settings, state, columns, store)
+    return after.with_changes(store=_keep_as_set(settings, after.store), **state.carried)
 
 
 def weigh_anew(settings: EditSettings[L, M, V], state: ModelState[L, M, V]) -> ModelState[L, M, V]:
@@ -91,19 +91,19 @@ def _keep_as_set(settings: EditSettings[L, M, V], store: ModelStore | None) -> M
     digests = Digests.of(settings.keep)
     if digests is None:
         return store.kept
-    kept = None if digests.rows is False else store.kept
+    kept_examples = None if digests.rows is False else store.kept
     empty = DigestStore(store.h, store.seed, digests.key)
     if empty.is_keyed_like(store):
-        return store.with_kept(kept)  # type: ignore[no-any-return]
-    return empty.plus(store, 1).with_kept(kept)
+        return store.with_kept(kept_examples)  # type: ignore[no-any-return]
+    return empty.plus(store, 1).with_kept(kept_examples)
 
 
-def _count_again(state: ModelState[L, M, V], kept: Kept) -> ModelState[L, M, V]:
+def _count_again(state: ModelState[L, M, V], kept_examples: Kept) -> ModelState[L, M, V]:
     """Count all rows again under the same layout."""
-    if state.documents is not None and len(kept):
+    if state.documents is not None and len(kept_examples):
         state = state.with_changes(cutting=state.documents.cutting)
     state = state.with_changes(memory=state.empty_memory())
-    return state.with_changes(memory=state.task.counting.count(state, kept.batches()))
+    return state.with_changes(memory=state.task.counting.count(state, kept_examples.batches()))
 
 
 def _open_again(
@@ -122,12 +122,12 @@ def _open_again(
     plan = task.choosing.choose_by_first_rows(
         settings, columns, batch, n_labels=len(declared), seed=store.seed
     )
-    again = start(settings, plan, columns, state.target_dtype)
-    memory = task.counting.declare(task.counting.empty_memory(again), declared)
-    again = again.with_changes(memory=memory)
+    after = start(settings, plan, columns, state.target_dtype)
+    memory = task.counting.declare(task.counting.empty_memory(after), declared)
+    after = after.with_changes(memory=memory)
     if state.rows is None:  # a model of documents, which may learn rows next
-        return again
-    return again.with_changes(store=store)
+        return after
+    return after.with_changes(store=store)
 
 
 def _refit_to_sample(
@@ -138,7 +138,9 @@ def _refit_to_sample(
     The vote is taken over if the layout that was chosen is that of the memory.
     """
     task = state.task
-    plan = None if state.pinned else task.choosing.choose_by_sample(settings, state)
+    plan = None
+    if not state.pinned:
+        plan = task.choosing.choose_by_sample(settings, state)
     if plan is not None:
         state = state.with_changes(layout=plan.layout, vote=plan.vote, chosen_at=state.n_examples)
         vote = task.weighing.weigh(settings, state)
@@ -152,9 +154,11 @@ def refit_to(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], rows: Any, read: ReadRows
 ) -> ModelState[L, M, V]:
     """Choose again, and count rows from outside: (X, y), or an iterable of such pairs."""
-    kept = state.rows
-    if kept is not None and state.task.choosing.is_sample_enough(kept):
-        return _refit_to_passing_rows(settings, state, kept, _Batches(settings, rows, read, state))
+    kept_rows = state.rows
+    if kept_rows is not None and state.task.choosing.is_sample_enough(kept_rows):
+        return _refit_to_passing_rows(
+            settings, state, kept_rows, _Batches(settings, rows, read, state)
+        )
     pairs = list(iterate_pairs(rows))  # they are needed for the choice, too
     columns = decide_by_tables(settings, state, [X for X, _ in pairs])
     batches = _Batches(settings, pairs, read, state.with_changes(columns=columns))
@@ -164,28 +168,31 @@ def refit_to(
 
 
 def _refit_to_passing_rows(
-    settings: EditSettings[L, M, V], state: ModelState[L, M, V], kept: KeptRows, batches: _Batches
+    settings: EditSettings[L, M, V],
+    state: ModelState[L, M, V],
+    kept_rows: KeptRows,
+    batches: _Batches,
 ) -> ModelState[L, M, V]:
     """Choose by the kept rows, and count rows from outside one batch after the other."""
     check_numeric(settings, state)
     task = state.task
     plan = task.choosing.choose(
-        settings, state.columns, task.choosing.choice_rows(kept), state.seed, quickly=False
+        settings, state.columns, task.choosing.choice_rows(kept_rows), state.seed, quickly=False
     )
-    again = start(settings, plan, state.columns, state.target_dtype)
-    memory = task.counting.declare(task.counting.open_memory(plan, kept), state.declared)
-    again = again.with_changes(memory=memory)
-    batches.state = again
+    after = start(settings, plan, state.columns, state.target_dtype)
+    memory = task.counting.declare(task.counting.open_memory(plan, kept_rows), state.declared)
+    after = after.with_changes(memory=memory)
+    batches.state = after
     for batch in batches:
-        memory = task.counting.count(again, [batch.examples])
-        again = again.with_changes(memory=memory, store=again.edit_store(batch.examples, 1))
-    if again.holds_nothing:
+        memory = task.counting.count(after, [batch.examples])
+        after = after.with_changes(memory=memory, store=after.edit_store(batch.examples, 1))
+    if after.holds_nothing:
         raise ValueError("There is nothing to learn: no rows were given.")
-    again = again.with_changes(
-        target_dtype=batches.target_dtype, chosen_at=again.n_examples, **state.carried
+    after = after.with_changes(
+        target_dtype=batches.target_dtype, chosen_at=after.n_examples, **state.carried
     )
-    vote = task.weighing.weigh(settings, again)
-    return again.with_changes(vote=vote, refitted=EVERYTHING_FITTED)
+    vote = task.weighing.weigh(settings, after)
+    return after.with_changes(vote=vote, refitted=EVERYTHING_FITTED)
 
 
 class _Batches:

@@ -199,8 +199,10 @@ class ModelState(Generic[L, M, V]):
     @property
     def all_kept(self) -> Kept | None:
         """The rows or documents that are kept, where these are all that the model holds."""
-        kept = self.kept
-        return kept if kept is not None and kept.holds_all else None
+        kept_examples = self.kept
+        if kept_examples is None or not kept_examples.holds_all:
+            return None
+        return kept_examples
 
     @property
     def can_choose(self) -> bool:

@@ -196,26 +196,28 @@ def difference(store: ModelStore | None, rows: Examples) -> Difference | None:
     """
     if store is None:
         return None
-    kept = store.kept_rows
-    if kept is not None and kept.holds_all:
-        return _compare_with_rows(kept, rows)
+    kept_rows = store.kept_rows
+    if kept_rows is not None and kept_rows.holds_all:
+        return _compare_with_rows(kept_rows, rows)
     if isinstance(store, DigestStore):
         return _compare_with_digests(store, rows)
     return None
 
 
-def _compare_with_rows(kept: KeptRows, rows: Examples) -> Difference:
+def _compare_with_rows(kept_rows: KeptRows, rows: Examples) -> Difference:
     # Sort both together, so that equal rows stand side by side, and count each distinct row: those
     # of the store with a minus sign.
-    kept_examples = kept.examples()
-    both = join_examples([kept_examples, rows])
-    words = np.concatenate([kept.base.words, example_words(rows, kept.seed)])
-    order, firsts = distinct_order(both.contexts.ranks, both.label_ranks, words)
+    kept_examples = kept_rows.examples()
+    all_examples = join_examples([kept_examples, rows])
+    words = np.concatenate([kept_rows.base.words, example_words(rows, kept_rows.seed)])
+    order, firsts = distinct_order(all_examples.contexts.ranks, all_examples.label_ranks, words)
     counts = np.concatenate([-kept_examples.multiplicity, rows.multiplicity])[order]
-    sums = np.add.reduceat(counts, firsts) if len(firsts) else counts
+    sums = counts
+    if len(firsts):  # reduceat refuses nothing
+        sums = np.add.reduceat(counts, firsts)
     is_new = sums > 0
     is_gone = sums < 0
-    gone = both.rows(order[firsts[is_gone]])
+    gone = all_examples.rows(order[firsts[is_gone]])
     gone = replace(gone, multiplicity=-sums[is_gone]).with_used_labels()
     # Of equal rows, those of the table come last: their places follow those of the store.
     lasts = order[np.append(firsts[1:], len(order)) - 1]
@@ -301,8 +303,10 @@ def sync(
     X, y, sample_weight = table
     if before is None:
         rows = read(X, y, None, sample_weight)
-        after = None if dry_run else fit(settings, None, rows)
-        return after, _describe_first_fit(rows)
+        synced = _describe_first_fit(rows)
+        if dry_run:
+            return None, synced
+        return fit(settings, None, rows), synced
     _refuse_documents(before)
     if not len(y) or (sample_weight is not None and not np.any(sample_weight)):
         return _sync_with_nothing(settings, before, refit=refit and not dry_run)
@@ -319,13 +323,15 @@ def sync(
         return state, synced
     if is_fitted:
         declared = settings.task.reading.list_declared_targets(before)
-        again = read(X, y, None, sample_weight)
-        return fit_again(settings, before, again, declared), synced
+        first_rows = read(X, y, None, sample_weight)
+        return fit_again(settings, before, first_rows, declared), synced
     if between is not None and between.gone is not None:
         after = _learn_difference(settings, state, synced.new, between.gone)
     else:
         after = learn(settings, forget_everything(settings, state), rows, choose_again=False)
-    return refit_state(settings, after) if refit else after, synced
+    if refit:
+        after = refit_state(settings, after)
+    return after, synced
 
 
 def _learn_difference(
@@ -375,7 +381,9 @@ def _sync_with_nothing(
     settings: EditSettings[L, M, V], state: ModelState[L, M, V], *, refit: bool
 ) -> tuple[ModelState[L, M, V], Synced]:
     """Forget everything: the content of no row is needed."""
-    kept = state.rows
+    gone = None
+    if state.rows is not None and state.rows.holds_all:
+        gone = state.rows.examples()
     nothing = CheckedRows(
         np.empty((0, state.columns.width), object),
         np.empty(0, object),
@@ -388,10 +396,12 @@ def _sync_with_nothing(
         unchanged=0,
         how="edited",
         new=nothing,
-        gone=kept.examples() if kept is not None and kept.holds_all else None,
+        gone=gone,
     )
     after = forget_everything(settings, state)
-    return refit_state(settings, after) if refit else after, synced
+    if refit:
+        after = refit_state(settings, after)
+    return after, synced
 
 
 def _refuse_documents(state: ModelState[L, M, V]) -> None:

@@ -298,6 +298,9 @@ class DocumentFit(Protocol[S]):
 class TableLearning(Protocol[S]):
     """Learns tables that others read and count, as engines do."""
 
+    def check_request(self, *, classes: Any, layout: Any) -> None:
+        """Refuse declared labels and a layout where there are none; None where a user gave none."""
+
     def empty_store(
         self, settings: Any, columns: Columns, seed: int, layout: S | None, /
     ) -> ModelStore | None:

@@ -280,8 +280,8 @@ def fit_table(
         raise TypeError(
             f"Engines fit a MemoryClassifier or a MemoryRegressor, not {estimator!r}: call its fit."
         )
-    if not estimator.has_scores and (classes is not None or layout is not None):
-        raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
+    task = estimator.settings().task
+    task.tables.check_request(classes=classes, layout=layout)
     if isinstance(classes, (int, np.integer)):
         raise ValueError(
             f"classes={classes!r}: for a table, list the labels to declare, or leave classes out."
@@ -305,7 +305,7 @@ def fit_table(
         missing=estimator.missing,
         kinds=kinds,
         numeric=numeric,
-        is_target=estimator.settings().task.reading.reads_numbers(),
+        is_target=task.reading.reads_numbers(),
         na=source.na,
         date_format=source.date_format,
         ordered=tuple(

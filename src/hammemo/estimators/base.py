@@ -302,7 +302,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
             after, synced = sync_version(model)
             assert after is not None
             results.append(synced)
-            return after if position is None else after.with_changes(position=position)
+            if position is None:
+                return after
+            return after.with_changes(position=position)
 
         edit(self, change)
         return results[0]
@@ -419,7 +421,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         Kernel weights, vote (fitted weights included) and parameters are those of the left one;
         neither operand is changed. `refit` fits the vote to the sum.
         """
-        return copy_model(self).merge(other) if self._is_like(other) else NotImplemented
+        if not self._is_like(other):
+            return NotImplemented
+        return copy_model(self).merge(other)
 
     def __radd__(self: Self, other: Any) -> Self:
         """Return a copy for ``0 + model``, which is how `sum` begins."""
@@ -428,7 +432,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
 
     def __sub__(self: Self, other: Any) -> Self:
         """Return a new model without what the right one has learned; neither operand is changed."""
-        return copy_model(self).unmerge(other) if self._is_like(other) else NotImplemented
+        if not self._is_like(other):
+            return NotImplemented
+        return copy_model(self).unmerge(other)
 
     def _is_like(self, other: Any) -> bool:
         return isinstance(other, MemoryModel) and other.family == self.family

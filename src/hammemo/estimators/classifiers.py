@@ -777,11 +777,15 @@ class MemoryClassifier(
         """
         labels = np.asarray(self.predict(X), object)
         other_labels = np.asarray(other.predict(X), object)
-        return float(np.mean(labels != other_labels)) if len(labels) else 0.0
+        if not len(labels):
+            return 0.0
+        return float(np.mean(labels != other_labels))
 
     def share_of_changed_labels(self, other: Any, X: Any) -> float | None:
         """Return `changed_labels`; None for a model that had no labels."""
-        return self.changed_labels(other, X) if len(self.classes_) else None
+        if not len(self.classes_):
+            return None
+        return self.changed_labels(other, X)
 
     def label_kept_rows(self, most: int) -> Array | None:
         """Return the labels of the last kept rows, at most so many; None where no rows are kept."""

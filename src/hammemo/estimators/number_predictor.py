@@ -171,9 +171,9 @@ class NumberPredictor(ReadsQuestions):
         if answers.narrowing is not None:
             tensors.update(_prefix("narrowing", answers.narrowing.arrays()))
         tensors.update(_prefix("design", answers.design.arrays()))
-        for part, (forest, leaves) in enumerate(zip(answers.forests, answers.leaves, strict=True)):
-            tensors.update(_prefix(f"trees.{part}", forest.arrays()))
-            tensors[f"leaves.{part}"] = leaves
+        for place, (forest, leaves) in enumerate(zip(answers.forests, answers.leaves, strict=True)):
+            tensors.update(_prefix(f"trees.{place}", forest.arrays()))
+            tensors[f"leaves.{place}"] = leaves
         if answers.errors is not None:
             tensors.update(_prefix("errors", answers.errors.arrays()))
         tensors["coefficients"] = answers.coefficients

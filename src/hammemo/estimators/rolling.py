@@ -152,13 +152,15 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        moment = time.time() if now is None else float(_seconds(now, 1)[0])
+        if now is None:
+            now = time.time()
+        moment = float(_seconds(now, 1)[0])
         self.apply_edit(lambda window: window.drop_old(moment))
         return self
 
-    def drop_old(self, now: float) -> None:
+    def drop_old(self, moment: float) -> None:
         """Forget what is too old at this time."""
-        self._clock = max(self._clock, now)
+        self._clock = max(self._clock, moment)
         self.estimator_ = self.estimator_.snapshot()
         self._forget_what_fell_out()
 
@@ -282,7 +284,10 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 "because the system's clock may differ from theirs."
             )
         self._by_the_clock = times is None and (reset or self._by_the_clock)
-        moments = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
+        if times is None:  # the clock of the system may go back, that of the window does not
+            moments = np.full(m, max(time.time(), clock))
+        else:
+            moments = _seconds(times, m)
         if np.any(np.diff(moments, prepend=newest) < 0):
             raise ValueError(
                 "times must not decrease, in one call or from one call to the next: sort the "
@@ -318,20 +323,24 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             raise ValueError(f"seconds={self.seconds!r} is a positive number.")
 
     def _forget_what_fell_out(self) -> None:
-        surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
-        horizon = -np.inf if self.seconds is None else self._clock - self.seconds
+        surplus = 0
+        if self.last is not None:
+            surplus = max(0, self._n_examples - self.last)
+        horizon = -np.inf
+        if self.seconds is not None:
+            horizon = self._clock - self.seconds
         fallen: list[_Chunk] = []
         chunks = self._chunks
         while chunks:
             oldest, chunks = chunks.pop()
-            gone, rest = oldest.split(surplus, horizon)
+            gone, remaining = oldest.split(surplus, horizon)
             n_gone = int(gone.rows.counts.sum())
             if n_gone:
                 fallen.append(gone)
                 surplus = max(0, surplus - n_gone)
                 self._n_examples -= n_gone
-            if len(rest.times):
-                chunks = chunks.with_first(rest)
+            if len(remaining.times):
+                chunks = chunks.with_first(remaining)
                 break
         self._chunks = chunks
         if not fallen:

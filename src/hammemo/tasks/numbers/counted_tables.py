@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from hammemo.tokens.columns import Columns
 
 
+def check_request(*, classes: Any, layout: Any) -> None:
+    """Refuse both: numbers are not declared, and are learned in no layout of another model."""
+    if classes is not None or layout is not None:
+        raise ValueError("classes= and layout= are for a MemoryClassifier: leave them out.")
+
+
 def empty_store(
     settings: NumberSettings, columns: Columns, seed: int, layout: NumberState | None
 ) -> ModelStore | None:
