@@ -39,9 +39,7 @@ waited = partial(seconds, clock=time.perf_counter)
 
 
 def merging(n: int, shards: int) -> dict[str, float]:
-    """Return what adding up equal shards of a hashed memory takes, and the difference that takes
-    one back.
-    """
+    """Return the seconds of adding up equal shards of a hashed memory, and of taking one back."""
     X, y = zipf_examples(n)
     whole = MemoryClassifier("positional", memory=HASHED, vote="sum").fit(X, y)
     parts = [
@@ -71,8 +69,10 @@ def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
     in_parts = rest.empty_like().partial_fit(X, y)
     row[f"forget {n:,} at once, s"] = waited(lambda: rest.forget(X[:n], y[:n]))
     few = range(0, min(n, 100 * batch), batch)
-    taken = waited(lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few])
-    row[f"forget {batch:,}, in a row of batches, s"] = taken / len(few)
+    batch_seconds = waited(
+        lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few]
+    )
+    row[f"forget {batch:,}, in a row of batches, s"] = batch_seconds / len(few)
     assert (
         rest.memory_.state_bytes()
         == rest.empty_like().partial_fit(X[n:], y[n:]).memory_.state_bytes()
@@ -107,8 +107,10 @@ def rolling_costs(memory: Memory, window: int, batch: int, steps: int = 50) -> d
         X[:window], y[:window]
     )
     starts = range(window, len(X), batch)
-    taken = waited(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
-    return {f"a step of {batch:,} in a window of {window:,}, s": taken / steps}
+    step_seconds = waited(
+        lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts]
+    )
+    return {f"a step of {batch:,} in a window of {window:,}, s": step_seconds / steps}
 
 
 def measure_times(n: int) -> dict[str, dict[str, float]]:
@@ -125,9 +127,7 @@ def measure_times(n: int) -> dict[str, dict[str, float]]:
 def measure_fidelity(
     folder: Path, dimensions: tuple[int, ...], seeds: int
 ) -> dict[str, dict[str, float]]:
-    """Return mean agreement with the exact classifier, and how often the two kinds of codes give
-    the same label.
-    """
+    """Return mean agreement with the exact classifier, and between the two kinds of codes."""
     sample = wikitext.draw_sample(
         wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0
     )
@@ -138,10 +138,12 @@ def measure_fidelity(
     )
     results = {}
     for d in dimensions:
-        labels = {exact: _predictions(d, exact, seeds, X, y, queries) for exact in (False, True)}
+        labels = {
+            exact: _predictions(d, exact, seeds, X, y=y, queries=queries) for exact in (False, True)
+        }
         agree = {
-            exact: 100 * (found == judge.winners)[:, judge.unambiguous].mean(axis=1)
-            for exact, found in labels.items()
+            exact: 100 * (predictions == judge.winners)[:, judge.unambiguous].mean(axis=1)
+            for exact, predictions in labels.items()
         }
         results[f"d = {d}, {seeds} seeds"] = {
             "agreement with float codes, %": float(agree[False].mean()),
@@ -155,7 +157,7 @@ def measure_fidelity(
     return results
 
 
-def _predictions(d: int, exact: bool, seeds: int, X: Any, y: Any, queries: Any) -> NDArray[Any]:
+def _predictions(d: int, exact: bool, seeds: int, X: Any, *, y: Any, queries: Any) -> NDArray[Any]:
     models = (MeMoClassifier(d, exact=exact, random_state=seed) for seed in range(seeds))
     return np.stack([model.fit(X, y).predict(queries) for model in models])
 
@@ -168,15 +170,15 @@ def main() -> None:
         "--data", type=Path, help="of fidelity: folder with wiki.{train,valid,test}.tokens"
     )
     parser.add_argument("--seeds", type=int, default=3, help="of fidelity")
-    given = parser.parse_args()
-    if given.what == "fidelity" and given.data is None:
+    arguments = parser.parse_args()
+    if arguments.what == "fidelity" and arguments.data is None:
         parser.error("fidelity needs --data")
     with threadpool_limits(1):
-        if given.what == "times":
-            results = measure_times(given.examples)
+        if arguments.what == "times":
+            results = measure_times(arguments.examples)
         else:
-            results = measure_fidelity(given.data, (256, 1024), given.seeds)
-    show(results, as_json=given.json)
+            results = measure_fidelity(arguments.data, (256, 1024), arguments.seeds)
+    show(results, as_json=arguments.json)
 
 
 if __name__ == "__main__":

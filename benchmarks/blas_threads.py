@@ -1,6 +1,7 @@
 """What more threads of BLAS are worth while sites are chosen and weights are fitted.
 
-    python -m benchmarks.blas_threads [--sets car splice flights sessions] [--data FOLDER] [--threads 1 2] [--repeats 3]
+    python -m benchmarks.blas_threads [--sets car splice flights sessions] [--data FOLDER]
+                                      [--threads 1 2] [--repeats 3]
 
 A set is one of `hammemo.datasets`, or with ``--data`` a file ``SET.csv`` of that folder, the label
 in its last column. Measured are `fit` and `refit` of `MemoryClassifier()`, which fits the weights
@@ -74,8 +75,8 @@ def compare(name: str, folder: Path | None, numbers: list[int], repeats: int) ->
             weights[threads] = b"".join(
                 array.tobytes() for _, array in sorted(model.vote_.state().items())
             )
-    for (call, threads), found in sorted(runs.items()):
-        best = np.min(found, axis=0)
+    for (call, threads), clock_readings in sorted(runs.items()):
+        best = np.min(clock_readings, axis=0)
         first = np.min(runs[call, numbers[0]], axis=0)
         (wall, processor) = best.tolist()
         (wall_times, processor_times) = (best / first).tolist()
@@ -97,12 +98,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores; load before the first fit: {os.getloadavg()[0]:.1f}\n")
     rows = [
         row
-        for name in given.sets
-        for row in compare(name, given.data, given.threads, given.repeats)
+        for name in arguments.sets
+        for row in compare(name, arguments.data, arguments.threads, arguments.repeats)
     ]
     print("\n".join([*table(rows), "", f"load after the last fit: {os.getloadavg()[0]:.1f}"]))
 

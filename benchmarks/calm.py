@@ -1,8 +1,9 @@
-"""How much a refit changes after few rows came or went: ours beside LightGBM, each with its
-defaults and one thread.
+"""How much a refit changes after few rows came or went.
 
-    python benchmarks/calm.py [--data FOLDER] [--tables hr pima] [--rows 20000] [--edits 1 20 200] [--choices 3]
-                              [--learners ours LightGBM] [--json]
+Ours stands beside LightGBM, each with its defaults and one thread.
+
+    python benchmarks/calm.py [--data FOLDER] [--tables hr pima] [--rows 20000] [--edits 1 20 200]
+                              [--choices 3] [--learners ours LightGBM] [--json]
 
 FOLDER holds the folders ``mixed`` and ``tables`` of the other benchmarks of tables; without it,
 only the made-up table is measured. A quarter of a table is asked and never learnt. A model learns
@@ -38,7 +39,7 @@ from hammemo.features.cells import TreeCells
 from hammemo.features.cells.column_codes import DIFFERENCE_CUTS
 from hammemo.features.cells.forest import LEAF
 from hammemo.paper.experiments.measuring import Row, cells, heading
-from measures import measured_on, options, show
+from measures import describe_run, options, show
 from mixed import LEARNERS, read_table
 from tables import read_table as read_names
 
@@ -57,9 +58,10 @@ CELLS = (
 )
 
 
-def made_up(rows: int, seed: int = 0) -> tuple[pd.DataFrame, NDArray[Any]]:
-    """Return six columns of numbers and one of names; a quarter of the rows are beyond those to be
-    learnt.
+def make_table(rows: int, seed: int = 0) -> tuple[pd.DataFrame, NDArray[Any]]:
+    """Return six columns of numbers and one of names.
+
+    A quarter of the rows are beyond those to be learnt.
     """
     n = rows * 4 // 3
     rng = np.random.default_rng(seed)
@@ -71,18 +73,19 @@ def made_up(rows: int, seed: int = 0) -> tuple[pd.DataFrame, NDArray[Any]]:
     return frame.assign(name=np.array(list("abcdef"), object)[names]), y
 
 
-def named(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
+def read_named_table(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
     """Return a table of names as a frame."""
     X, y = read_names(path)
     return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]), y
 
 
-def kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
-    """Return the share of nodes, or of tuples, that both models have; None where the first has
-    none.
+def measure_kept_share(before: MemoryClassifier, after: MemoryClassifier) -> float | None:
+    """Return the share of nodes, or of tuples, that both models have.
+
+    It is None where the first has none.
     """
     cells = [model.state.layout.cells for model in (before, after)]
-    forests = [own.forest for own in cells if isinstance(own, TreeCells)]
+    forests = [one.forest for one in cells if isinstance(one, TreeCells)]
     if len(forests) < 2:
         tuples = {site for site in before.sites_.positions if len(site) > 1}
         return len(tuples & set(after.sites_.positions)) / len(tuples) if tuples else None
@@ -114,10 +117,10 @@ def _cuts(model: MemoryClassifier) -> NDArray[np.int64]:
         *(np.ascontiguousarray(names[:, :8]).view(np.int64).ravel() for names in codes.names),
         *(DIFFERENCE_CUTS for _ in codes.pairs),
     ]
-    found = np.zeros((len(of_columns), 256), np.int64)
-    for row, values in zip(found, of_columns, strict=True):
+    cut_bits = np.zeros((len(of_columns), 256), np.int64)
+    for row, values in zip(cut_bits, of_columns, strict=True):
         row[1 : len(values) + 1] = values
-    return found
+    return cut_bits
 
 
 def _children(forest: Any, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -138,7 +141,7 @@ class Ours:
         self.model.fit(self.X.iloc[rows], self.y[rows])
         return self.model
 
-    def refitted(
+    def refit_after_edit(
         self,
         rows: NDArray[np.int64],  # noqa: ARG002  every subject takes them
         gone: NDArray[np.int64],
@@ -165,19 +168,19 @@ class Retrained:
         """Learn rows of the table."""
         return LEARNERS[self.learner]().fit(self.X.iloc[rows], self.y[rows])
 
-    def refitted(
+    def refit_after_edit(
         self, rows: NDArray[np.int64], gone: NDArray[np.int64], new: NDArray[np.int64]
     ) -> Any:
         """Return a model of the rows without some and with others."""
         return self.fit(np.concatenate([np.setdiff1d(rows, gone), new]))
 
 
-def measured(
-    name: str, learner: str, X: pd.DataFrame, y: NDArray[Any], edits: list[int], choices: int
+def measure_edits(
+    name: str, learner: str, X: pd.DataFrame, y: NDArray[Any], *, edits: list[int], choices: int
 ) -> Iterator[Row]:
     """Yield one row for each number of deleted and of added rows."""
     order = np.random.default_rng(0).permutation(len(y))
-    asked = X.iloc[order[: len(y) // 4]]
+    questions = X.iloc[order[: len(y) // 4]]
     others = order[len(y) // 4 :]
     edits = [n for n in edits if n <= len(others) // 10]
     held_back = min(200, len(others) // 10)
@@ -187,22 +190,22 @@ def measured(
     started = time.process_time()
     before = who.fit(learnt)
     fit = time.process_time() - started
-    first = np.asarray(before.predict_proba(asked))
+    first = np.asarray(before.predict_proba(questions))
     for n in [*(-n for n in edits), *edits]:
-        found = []
+        trials = []
         for choice in range(choices):
             rng = np.random.default_rng([choice, abs(n)])
             gone = rng.choice(learnt, max(-n, 0), replace=False)
             new = rng.choice(more, max(n, 0), replace=False)
             started = time.process_time()
-            after = who.refitted(learnt, gone, new)
+            after = who.refit_after_edit(learnt, gone, new)
             took = time.process_time() - started
-            then = np.asarray(after.predict_proba(asked))
-            kept = kept_share(before, after) if learner == "ours" else None
+            then = np.asarray(after.predict_proba(questions))
+            kept = measure_kept_share(before, after) if learner == "ours" else None
             changed = float((first.argmax(axis=1) != then.argmax(axis=1)).mean())
-            found.append((changed, float(np.abs(first - then).mean()), kept, took))
-        labels, probability, kept_of, took_of = zip(*found, strict=True)
-        known = [share for share in kept_of if share is not None]
+            trials.append((changed, float(np.abs(first - then).mean()), kept, took))
+        labels, probability, kept_of, took_of = zip(*trials, strict=True)
+        kept_shares = [share for share in kept_of if share is not None]
         yield {
             "table": name,
             "rows": len(learnt),
@@ -210,7 +213,7 @@ def measured(
             "edit": n,
             "labels": 100 * float(np.mean(labels)),
             "probability": 100 * float(np.mean(probability)),
-            "kept": 100 * float(np.mean(known)) if known else None,
+            "kept": 100 * float(np.mean(kept_shares)) if kept_shares else None,
             "refit": min(took_of),
             "fit": fit,
         }
@@ -218,13 +221,15 @@ def measured(
 
 def tables_of(data: Path | None) -> dict[str, Callable[[], Any]]:
     """Return what reads each table."""
-    found: dict[str, Callable[[], Any]] = {
-        name: partial(made_up, rows) for name, rows in MADE_UP.items()
+    readers: dict[str, Callable[[], Any]] = {
+        name: partial(make_table, rows) for name, rows in MADE_UP.items()
     }
     if data is not None:
-        found |= {name: partial(read_table, data / "mixed" / f"{name}.csv") for name in MIXED}
-        found |= {name: partial(named, data / "tables" / f"{name}.csv") for name in NAMES}
-    return found
+        readers |= {name: partial(read_table, data / "mixed" / f"{name}.csv") for name in MIXED}
+        readers |= {
+            name: partial(read_named_table, data / "tables" / f"{name}.csv") for name in NAMES
+        }
+    return readers
 
 
 def main() -> None:
@@ -239,26 +244,28 @@ def main() -> None:
     )
     parser.add_argument("--choices", type=int, default=3, help="choices of the rows")
     parser.add_argument("--learners", nargs="+", default=["ours", "LightGBM"])
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     rows: list[Row] = []
-    if not given.json:
+    if not arguments.json:
         print(heading(TITLES))
-    for name, read in tables_of(given.data).items():
-        if given.tables and not any(name.startswith(one) for one in given.tables):
+    for name, read in tables_of(arguments.data).items():
+        if arguments.tables and not any(name.startswith(one) for one in arguments.tables):
             continue
         X, y = read()
-        X = X.iloc[: given.rows]
-        y = y[: given.rows]
-        for learner in given.learners:
+        X = X.iloc[: arguments.rows]
+        y = y[: arguments.rows]
+        for learner in arguments.learners:
             try:
-                for row in measured(name, learner, X, y, given.edits, given.choices):
+                for row in measure_edits(
+                    name, learner, X, y, edits=arguments.edits, choices=arguments.choices
+                ):
                     rows.append(row)
-                    if not given.json:
+                    if not arguments.json:
                         print(f"| {cells(CELLS, row)} |", flush=True)
             except ImportError as error:
                 print(f"| {name} | | {learner} | left out: {str(error)[:80]} |", flush=True)
-    if given.json:
-        show({"measured": measured_on(), "calm": rows}, as_json=True)
+    if arguments.json:
+        show({"measured": describe_run(), "calm": rows}, as_json=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Rows like those of clicks on advertisements, drawn block by block from a seed: in memory, or as a
-source for engines.
+"""Rows like those of clicks on advertisements, drawn block by block from a seed.
+
+They are in memory, or a source for engines.
 
 The table has twenty columns of whole numbers that are names, with 2 to 1,000,000 values each, drawn
 by Zipf's law. The log-odds of a click are the sum of a constant, of an effect of the value of each
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -40,6 +41,16 @@ one.
 """
 
 
+class ClickTable(NamedTuple):
+    """Rows, and how they were clicked on."""
+
+    columns: NDArray[np.int64]
+    """(n, 20)"""
+    labels: NDArray[np.int8]
+    probabilities: NDArray[np.float64]
+    """The probability of a click of each row."""
+
+
 @dataclass(frozen=True, eq=False)
 class Clicks:
     """A table that is drawn block by block.
@@ -58,33 +69,25 @@ class Clicks:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The pairs of columns that matter: drawn from those of 3 to 1,000 values, which small
-        tables can learn.
+        """The pairs of columns that matter.
+
+        They are drawn from those of 3 to 1,000 values, which small tables can learn.
         """
         middle = [j for j, size in enumerate(self.sizes) if 3 <= size <= 1000]
         every = list(combinations(middle, 2))
         drawn = np.random.default_rng([self.seed, 1]).choice(len(every), PAIRS, replace=False)
         return sorted(every[i] for i in drawn)
 
-    def rows(
-        self, n: int, *, test: bool = False
-    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
-        """Return n rows, their labels, and the probability of a click of each.
-
-        Shapes
-        ------
-        returned : (n, 20), (n,), (n,)
-        """
+    def rows(self, n: int, *, test: bool = False) -> ClickTable:
+        """Return n rows."""
         blocks = [self.block(number, test=test) for number in range(-(-n // BLOCK))]
         table, labels, probabilities = (
             np.concatenate(parts)[:n] for parts in zip(*blocks, strict=True)
         )
-        return table, labels, probabilities
+        return ClickTable(table, labels, probabilities)
 
-    def block(
-        self, number: int, *, test: bool = False
-    ) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
-        """Return one block of rows, as `rows` does."""
+    def block(self, number: int, *, test: bool = False) -> ClickTable:
+        """Return one block of rows."""
         rng = np.random.default_rng([self.seed, 2, int(test), number])
         table = np.empty((BLOCK, COLUMNS), np.int64)
         for j, size in enumerate(self.sizes):
@@ -98,11 +101,13 @@ class Clicks:
                 table[:, i] * 2**20 + table[:, j], 100 + i * COLUMNS + j
             )
         probabilities = expit(odds)
-        return table, (rng.random(BLOCK) < probabilities).astype(np.int8), probabilities
+        labels = (rng.random(BLOCK) < probabilities).astype(np.int8)
+        return ClickTable(table, labels, probabilities)
 
     def _effect(self, values: NDArray[np.int64], of: int) -> NDArray[np.float64]:
-        """Return a normal number for each value, the same wherever the value is met: a hash, turned
-        into a number.
+        """Return a normal number for each value, the same wherever the value is met.
+
+        It is a hash, turned into a number.
         """
         word = (values.astype(np.uint64) + np.uint64((self.seed * 1000 + of) << 44)) * np.uint64(
             0x9E3779B97F4A7C15
@@ -117,8 +122,9 @@ LABEL = "click"
 
 @dataclass(frozen=True)
 class ClickFiles(TableFiles):
-    """The same rows as a source that engines read: each block is a file that is made whenever it is
-    read.
+    """The same rows as a source that engines read.
+
+    Each block is a file that is made whenever it is read.
 
     Parameters
     ----------
@@ -128,7 +134,11 @@ class ClickFiles(TableFiles):
     seed: int = 0
     rows: int = 0
 
-    def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:  # noqa: ARG002
+    def batches(
+        self,
+        shard: Shard,
+        columns: Sequence[str] | None = None,  # noqa: ARG002  all are made
+    ) -> Iterator[Batch]:
         """Yield the rows of a block, some at a time."""
         number = int(shard.file.path)
         table, labels, _ = Clicks(self.seed).block(number)
@@ -137,7 +147,13 @@ class ClickFiles(TableFiles):
         for first in range(0, stop, BATCH_ROWS):
             part = slice(first, min(first + BATCH_ROWS, stop))
             values = (*table[part].T, labels[part].astype(np.int64))
-            yield Batch(names, values, np.arange(part.start, part.stop), f"block {number}", "row")
+            yield Batch(
+                names,
+                values,
+                np.arange(part.start, part.stop),
+                where=f"block {number}",
+                unit="row",
+            )
 
 
 def click_files(seed: int, rows: int) -> ClickFiles:

@@ -1,9 +1,9 @@
 """Click-like tables of any size: ours by default beside LightGBM and two linear learners.
 
-    python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM …] [--seed 0]
-                                [--json FILE]
-    python benchmarks/clicks.py --learners "ours, engines" --rows 10000000 100000000 --folder FOLDER --json FILE
-                                [--workers 2] [--limit 2048] [--segments 32]
+    python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM …]
+                                [--seed 0] [--json FILE]
+    python benchmarks/clicks.py --learners "ours, engines" --rows 10000000 100000000 --folder FOLDER
+                                --json FILE [--workers 2] [--limit 2048] [--segments 32]
 
 The table is made from a seed (``click_rows.py``): about 2 % of the rows are clicks. All learners
 are judged on the same 200,000 further rows. "truth" is the log-loss and the AUC of the
@@ -133,7 +133,10 @@ class CategoryLightGBM:
 
         columns = zip(X.T, self.known, strict=True)
         return pd.DataFrame(
-            {f"c{j}": pd.Categorical(column, known) for j, (column, known) in enumerate(columns)}
+            {
+                f"c{j}": pd.Categorical(column, categories)
+                for j, (column, categories) in enumerate(columns)
+            }
         )
 
 
@@ -164,8 +167,9 @@ class VowpalWabbit:
 
 
 class HashedRegression:
-    """scikit-learn's regression by stochastic gradients on hashed names (22 bits), one pass; the
-    best rate of three.
+    """scikit-learn's regression by stochastic gradients on hashed names (22 bits), one pass.
+
+    The rate is the best of three.
     """
 
     def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> HashedRegression:
@@ -179,12 +183,12 @@ class HashedRegression:
         )
         for first in range(0, len(y), TEST_ROWS // 20):
             part = slice(first, first + TEST_ROWS // 20)
-            self.model.partial_fit(self._hashed(X[part]), y[part], classes=[0, 1])
+            self.model.partial_fit(self._hash_words(X[part]), y[part], classes=[0, 1])
         return self
 
     def predict(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the probability of a click."""
-        return np.asarray(self.model.predict_proba(self._hashed(X))[:, 1])
+        return np.asarray(self.model.predict_proba(self._hash_words(X))[:, 1])
 
     def size(self, _: Path) -> int:
         """Return the bytes of the weights."""
@@ -194,7 +198,7 @@ class HashedRegression:
         """Return nothing."""
         return ""
 
-    def _hashed(self, X: NDArray[np.int64]) -> Any:
+    def _hash_words(self, X: NDArray[np.int64]) -> Any:
         return self.hasher.transform(line[2:].split() for line in _lines(X))
 
 
@@ -211,18 +215,21 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "hashed regression": HashedRegression,
     "ours, all rows": ClicksOursOfAllRows,
 }
-CELLS = "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | {peak_mebibytes:,.0f} | {mebibytes:,.1f}"
+CELLS = (
+    "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | "
+    "{peak_mebibytes:,.0f} | {mebibytes:,.1f}"
+)
 
 
 def judge(learner: str, rows: int, seed: int) -> Row:
     """Return how a learner does on so many rows."""
     X, y, _ = Clicks(seed).rows(rows)
-    asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
+    questions, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
     model = LEARNERS[learner]()
     before = _forget_peak()
     fit_seconds = seconds(model.fit, X, y)
     after = _status("VmHWM")
-    probabilities = np.concatenate([model.predict(part) for part in np.array_split(asked, 20)])
+    probabilities = np.concatenate([model.predict(part) for part in np.array_split(questions, 20)])
     with tempfile.TemporaryDirectory() as folder:
         size = model.size(Path(folder))
     return {
@@ -238,7 +245,7 @@ def judge(learner: str, rows: int, seed: int) -> Row:
 
 
 def judge_engines(
-    rows: int, seed: int, folder: str, workers: int, limit: int, segments: int
+    rows: int, seed: int, folder: str, *, workers: int, limit: int, segments: int
 ) -> Row:
     """Return how ours does that engines learn, under a limit of so many MiB a process."""
     import pandas as pd
@@ -266,14 +273,15 @@ def judge_engines(
     spent = time.process_time() - started + sum(report.cpu_seconds for report in reports)
     # else this process would wait for its workers for ever
     get_reusable_executor().shutdown(wait=True)
-    asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
+    questions, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
     frames = (
-        pd.DataFrame(part, columns=model.feature_names_in_) for part in np.array_split(asked, 100)
+        pd.DataFrame(part, columns=model.feature_names_in_)
+        for part in np.array_split(questions, 100)
     )
     probabilities = np.concatenate([model.predict_proba(frame)[:, 1] for frame in frames])
     resumed = sum(report.resumed for report in reports)
     tuples = " ".join(str(site) for site in model.sites_.positions if len(site) > 1)
-    made = sum(report.reading_seconds for report in reports)
+    reading_seconds = sum(report.reading_seconds for report in reports)
     return {
         "learner": ENGINES,
         "rows": rows,
@@ -282,7 +290,10 @@ def judge_engines(
         "fit_seconds": spent,
         "peak_mebibytes": max(report.peak_bytes for report in reports) / 2**20,
         "mebibytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 2**20,
-        "notes": f" rows: {made:.0f} s; {resumed} of {len(reports)} tasks done before; tuples: {tuples}",
+        "notes": (
+            f" rows: {reading_seconds:.0f} s; {resumed} of {len(reports)} tasks done before; "
+            f"tuples: {tuples}"
+        ),
     }
 
 
@@ -294,14 +305,17 @@ def _losses(answers: NDArray[np.int8], probabilities: NDArray[np.float64]) -> Ro
 
 
 def growth(rows: list[Row]) -> Iterator[str]:
-    """Yield, for each learner, by which power of the rows its processor seconds grow, from each
-    size to the next.
+    """Yield for each learner by which power of the rows its processor seconds grow.
+
+    There is one power for each size and the next.
     """
     for learner in dict.fromkeys(row["learner"] for row in rows):
-        own = sorted((row["rows"], row["fit_seconds"]) for row in rows if row["learner"] == learner)
+        sizes_and_seconds = sorted(
+            (row["rows"], row["fit_seconds"]) for row in rows if row["learner"] == learner
+        )
         powers = [
             np.log(after[1] / before[1]) / np.log(after[0] / before[0])
-            for before, after in pairwise(own)
+            for before, after in pairwise(sizes_and_seconds)
         ]
         if powers:
             yield f"{learner}: seconds grow by the power " + ", ".join(
@@ -337,43 +351,51 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--limit", type=int, default=2048, help="MiB of each process")
     parser.add_argument("--segments", type=int, default=32)
-    given = parser.parse_args()
-    _, labels, probabilities = Clicks(given.seed).rows(TEST_ROWS, test=True)
+    arguments = parser.parse_args()
+    _, labels, probabilities = Clicks(arguments.seed).rows(TEST_ROWS, test=True)
     print(
-        f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n"
+        f"pairs that matter: {Clicks(arguments.seed).pairs}; clicks: "
+        f"{labels.mean():.2%} of the test rows\n"
     )
     print(heading("rows | learner | log-loss | AUC | fit (s) | peak memory (MiB) | model (MiB)"))
     truth = f"{log_loss(labels, probabilities):.4f} | {roc_auc_score(labels, probabilities):.3f}"
     print(f"| | truth | {truth} | | | |", flush=True)
-    kept = JsonLines(given.json)
+    kept = JsonLines(arguments.json)
     shown = list[Row]()
-    folder = given.folder or tempfile.mkdtemp()
-    for rows in given.rows:
-        for learner in given.learners:
-            found = kept.find(learner=learner, rows=rows, seed=given.seed)
-            if found is None and learner == ENGINES:
-                how = (rows, given.seed, folder, given.workers, given.limit, given.segments)
-                found = _in_a_process(judge_engines, *how)
-            elif found is None:
-                found = _in_a_process(judge, learner, rows, given.seed)
-            if found is None:
+    folder = arguments.folder or tempfile.mkdtemp()
+    for rows in arguments.rows:
+        for learner in arguments.learners:
+            row = kept.find(learner=learner, rows=rows, seed=arguments.seed)
+            if row is None and learner == ENGINES:
+                row = _in_a_process(
+                    judge_engines,
+                    rows,
+                    arguments.seed,
+                    folder,
+                    workers=arguments.workers,
+                    limit=arguments.limit,
+                    segments=arguments.segments,
+                )
+            elif row is None:
+                row = _in_a_process(judge, learner, rows, arguments.seed)
+            if row is None:
                 print(f"| {rows:,} | {learner} | not installed |", flush=True)
                 continue
-            if found not in kept.rows:
-                kept.add(found)
-            shown.append(found)
-            print(f"| {cells(CELLS, found)} |{found['notes']}", flush=True)
+            if row not in kept.rows:
+                kept.add(row)
+            shown.append(row)
+            print(f"| {cells(CELLS, row)} |{row['notes']}", flush=True)
     print("", *growth(shown), sep="\n")
-    if given.folder is None:
+    if arguments.folder is None:
         shutil.rmtree(folder)
 
 
-def _in_a_process(work: Callable[..., Row], *given: Any) -> Row | None:
+def _in_a_process(work: Callable[..., Row], *arguments: Any, **options: Any) -> Row | None:
     """Return a measurement made in a fresh process; None where the learner is not installed."""
     # its process may start others
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(work, *given).result()
+            return pool.submit(work, *arguments, **options).result()
         except ImportError:
             return None
 

@@ -1,5 +1,6 @@
-"""What counting costs: the count table of a batch beside DuckDB's group-by of the same columns, one
-thread each.
+"""What counting costs.
+
+The count table of a batch stands beside DuckDB's group-by of the same columns, one thread each.
 
     python benchmarks/counting.py [--rows 1000000] [--runs 5] [--names] [--json FILE]
 
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def counted(X: NDArray[Any], y: NDArray[Any]) -> CountTable:
+def count_columns(X: NDArray[Any], y: NDArray[Any]) -> CountTable:
     """Return the counts of each column, by label."""
     examples = Examples.of_arrays(X, y, np.ones(len(y), np.int64))
     return CountTable.from_examples(examples, PositionalHamming().resolve(X.shape[1]))
 
 
-def grouped(database: Any) -> None:
+def group_in_duckdb(database: Any) -> None:
     """Let DuckDB count each column, by label."""
     for j in range(COLUMNS):
         database.execute(
@@ -50,8 +51,8 @@ def grouped(database: Any) -> None:
 def check(table: CountTable, database: Any) -> None:
     """Compare the counts of both."""
     for j, rows in enumerate(table.site_rows()):
-        theirs = database.execute(f"select n from g{j} order by c{j}, y").fetchnumpy()["n"]
-        if not np.array_equal(rows.counts, theirs):
+        group_counts = database.execute(f"select n from g{j} order by c{j}, y").fetchnumpy()["n"]
+        if not np.array_equal(rows.counts, group_counts):
             raise AssertionError(f"column {j} is counted differently")
 
 
@@ -64,28 +65,37 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--names", action="store_true")
     parser.add_argument("--json", type=Path, help="append the measurement to this file")
-    given = parser.parse_args()
-    X, y, _ = Clicks(0).rows(given.rows)
+    arguments = parser.parse_args()
+    X, y, _ = Clicks(0).rows(arguments.rows)
     columns = {
-        f"c{j}": pa.array(X[:, j].astype(str) if given.names else X[:, j]) for j in range(COLUMNS)
+        f"c{j}": pa.array(X[:, j].astype(str) if arguments.names else X[:, j])
+        for j in range(COLUMNS)
     }
-    if given.names:
+    if arguments.names:
         X = X.astype(str).astype(object)
     database = duckdb.connect()
     database.execute("set threads = 1")
     database.register("given", pa.table({**columns, "y": y}))
     database.execute("create table t as select * from given")
-    grouped(database)
-    check(counted(X, y), database)
+    group_in_duckdb(database)
+    check(count_columns(X, y), database)
     ours = list[float]()
-    theirs = list[float]()
-    for _ in range(given.runs):
-        for spent, work in ((ours, lambda: counted(X, y)), (theirs, lambda: grouped(database))):
+    duckdb_seconds = list[float]()
+    for _ in range(arguments.runs):
+        for spent, work in (
+            (ours, lambda: count_columns(X, y)),
+            (duckdb_seconds, lambda: group_in_duckdb(database)),
+        ):
             started = time.process_time()
             work()
             spent.append(time.process_time() - started)
-    row = {"rows": given.rows, "names": given.names, "ours": median(ours), "duckdb": median(theirs)}
-    JsonLines(given.json).add(row)
+    row = {
+        "rows": arguments.rows,
+        "names": arguments.names,
+        "ours": median(ours),
+        "duckdb": median(duckdb_seconds),
+    }
+    JsonLines(arguments.json).add(row)
     print(f"ours {row['ours']:.2f} s, DuckDB {duckdb.__version__} {row['duckdb']:.2f} s", end="")
     print(f": {row['ours'] / row['duckdb']:.2f} times")
 

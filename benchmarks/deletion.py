@@ -1,5 +1,6 @@
-"""Rows that must go: how good a learner is on a table of categories, and what deleting a hundred
-rows costs.
+"""Rows that must go.
+
+Measured is how good a learner is on a table of categories, and what deleting a hundred rows costs.
 
 Quality is the mean over five stratified folds, as in ``benchmarks/tables.py``. Then each learner
 learns the whole table, and a hundred random rows are deleted. Ours subtracts them (`forget`), and
@@ -93,34 +94,33 @@ def _sklearn(n_columns: int) -> Boosted:
 
 
 def learners(X: NDArray[Any]) -> tuple[dict[str, Callable[[], Any]], list[str]]:
-    """Return what makes each learner that is installed and can learn these columns, and why others
-    are left out.
-    """
-    made: dict[str, Callable[[], Any]] = {OURS: MemoryClassifier}
+    """Return what makes each learner that can learn these columns, and why others are left out."""
+    makers: dict[str, Callable[[], Any]] = {OURS: MemoryClassifier}
     left_out: list[str] = []
     if importlib.util.find_spec("lightgbm") is not None:
-        made["LightGBM"] = lambda: _lightgbm(X.shape[1])
+        makers["LightGBM"] = lambda: _lightgbm(X.shape[1])
     else:
         left_out.append("LightGBM is left out: it is not installed (pip install lightgbm).")
     most = max(len(np.unique(column)) for column in X.T)
     if most <= _MAX_VALUES:
-        made[_SKLEARN] = lambda: _sklearn(X.shape[1])
+        makers[_SKLEARN] = lambda: _sklearn(X.shape[1])
     else:
         left_out.append(
-            f"{_SKLEARN} is left out: a column has {most:,} values, and it takes categories of {_MAX_VALUES} at most."
+            f"{_SKLEARN} is left out: a column has {most:,} values, "
+            f"and it takes categories of {_MAX_VALUES} at most."
         )
-    return made, left_out
+    return makers, left_out
 
 
 def quality(make: Callable[[], Any], X: NDArray[Any], y: NDArray[Any]) -> dict[str, float]:
     """Return accuracy and log-loss, means over five folds."""
-    found = []
-    for learnt, asked in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
+    qualities = []
+    for learnt, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
         model = make().fit(X[learnt], y[learnt])
-        chances = model.predict_proba(X[asked])
-        right = model.classes_[chances.argmax(axis=1)] == y[asked]
-        found.append((right.mean(), log_loss(y[asked], chances, labels=model.classes_)))
-    accuracy, loss = np.mean(found, axis=0)
+        chances = model.predict_proba(X[test])
+        right = model.classes_[chances.argmax(axis=1)] == y[test]
+        qualities.append((right.mean(), log_loss(y[test], chances, labels=model.classes_)))
+    accuracy, loss = np.mean(qualities, axis=0)
     return {"accuracy": float(accuracy), "log_loss": float(loss)}
 
 
@@ -131,9 +131,7 @@ def deletion(
     gone: NDArray[np.bool_],
     what: Literal["all", "weights"] = "all",
 ) -> dict[str, Any]:
-    """Return the seconds of learning all rows and of deleting some, and whether what is left equals
-    never learnt.
-    """
+    """Return the seconds of learning and of deleting, and whether the rest equals a fresh fit."""
     began = time.process_time()
     model = make().fit(X, y)
     learnt = time.process_time()
@@ -156,17 +154,17 @@ def run(name: str, on_progress: Callable[[int, int], None] = ignore_progress) ->
     X, y = load_table(name)
     gone = np.zeros(len(y), bool)
     gone[np.random.default_rng(0).choice(len(y), N_DELETED, replace=False)] = True
-    (made, left_out) = learners(X)
+    (makers, left_out) = learners(X)
     rows = []
     with threadpool_limits(1):
-        for done, (learner, make) in enumerate(made.items()):
+        for done, (learner, make) in enumerate(makers.items()):
             judged = quality(make, X, y)
             rows.append({"learner": learner, **judged, **deletion(make, X, y, gone)})
             if learner == OURS:
                 rows.append(
-                    {"learner": SITES_STAY, **judged, **deletion(make, X, y, gone, "weights")}
+                    {"learner": SITES_STAY, **judged, **deletion(make, X, y, gone, what="weights")}
                 )
-            on_progress(done + 1, len(made))
+            on_progress(done + 1, len(makers))
     return {
         "settings": {"table": name, "rows": len(y), "deleted": N_DELETED},
         "table": rows,
@@ -190,6 +188,7 @@ def markdown(results: dict[str, Any]) -> str:
         ),
         f"{settings['table']}, {settings['rows']:,} rows | accuracy | log-loss | learn it (s) "
         f"| delete {settings['deleted']} rows (s) | needed for that | what is left",
-        "{learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.2f} | {delete_seconds:.2f} | {left}",
+        "{learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.2f} | "
+        "{delete_seconds:.2f} | {left}",
     )
     return "\n".join([*lines, *(f"\n{why}" for why in results["left_out"])]) + "\n"

@@ -1,7 +1,9 @@
-"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^7, beside learning again
-with LightGBM.
+"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^7.
 
-    python benchmarks/deletion_curve.py --json FILE [--rows 1000 10000 100000 1000000] [--figure FILE] [--seed 0]
+Beside it is what learning again costs with LightGBM.
+
+    python benchmarks/deletion_curve.py --json FILE [--rows 1000 10000 100000 1000000]
+                                        [--figure FILE] [--seed 0]
 
 The rows are those of ``click_rows.py``, twenty columns of whole numbers that are codes of names.
 Ours and LightGBM read them as names. Ours has learnt them, and a hundred random ones are deleted:
@@ -65,16 +67,18 @@ HESSBOOST: dict[str, Any] = {
 HESSBOOST_ROUNDS = 100
 
 
-def spent(runs: int, prepare: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[float, Any]:
+def measure_seconds(
+    runs: int, prepare: Callable[[], Any], work: Callable[[Any], Any]
+) -> tuple[float, Any]:
     """Return the least processor seconds of a piece of work, and what it returned."""
     times = []
-    found = None
+    result = None
     for _ in range(runs):
-        given = prepare()
+        prepared = prepare()
         started = time.process_time()
-        found = work(given)
+        result = work(prepared)
         times.append(time.process_time() - started)
-    return min(times), found
+    return min(times), result
 
 
 def names() -> MemoryClassifier:
@@ -95,27 +99,27 @@ def measure(rows: int, seed: int, runs: int) -> Row:
         mute_forgetting_warning(model)
         return model
 
-    def forgotten(model: MemoryClassifier) -> MemoryClassifier:
+    def forget(model: MemoryClassifier) -> MemoryClassifier:
         return model.forget(X[gone], y[gone])
 
     row: Row = {"rows": rows, "seed": seed, "deleted": N_DELETED}
-    row["forget_refit"], ours = spent(runs, copy, lambda model: forgotten(model).refit())
-    row["forget_weights"], _ = spent(
-        runs, copy, lambda model: forgotten(model).refit(what="weights")
+    row["forget_refit"], ours = measure_seconds(runs, copy, lambda model: forget(model).refit())
+    row["forget_weights"], _ = measure_seconds(
+        runs, copy, lambda model: forget(model).refit(what="weights")
     )
-    row["fit"], rest = spent(1, names, lambda model: model.fit(X[~gone], y[~gone]))
+    row["fit"], rest = measure_seconds(1, names, lambda model: model.fit(X[~gone], y[~gone]))
     row["all_kept"] = bool(ours.state.store.holds_all)
     row["complete"] = ours.digest() == rest.digest()
     if row["all_kept"] and not row["complete"]:
         raise AssertionError("the model differs from a fit of the rows that are left")
     row["forget_pass"] = row["pass_complete"] = None
     if not row["all_kept"]:
-        row["forget_pass"], again = spent(
-            1, copy, lambda model: forgotten(model).refit(rows=(X[~gone], y[~gone]))
+        row["forget_pass"], again = measure_seconds(
+            1, copy, lambda model: forget(model).refit(rows=(X[~gone], y[~gone]))
         )
         row["pass_complete"] = again.digest() == rest.digest()
     try:
-        row["lightgbm"], _ = spent(
+        row["lightgbm"], _ = measure_seconds(
             runs, CategoryLightGBM, lambda model: model.fit(X[~gone], y[~gone])
         )
     except ImportError:
@@ -124,8 +128,9 @@ def measure(rows: int, seed: int, runs: int) -> Row:
 
 
 def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
-    """Return what it costs hessboost to delete the rows, completely and in part; None where it is
-    not installed.
+    """Return what it costs hessboost to delete the rows, completely and in part.
+
+    Both are None where it is not installed.
     """
     try:
         from hessboost import DMatrix
@@ -139,11 +144,11 @@ def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
     row = Row()
     for name, mode in (("hessboost_exact", Exact()), ("hessboost_approximate", Approximate())):
 
-        def trained(mode: Any = mode) -> Any:
+        def train(mode: Any = mode) -> Any:
             matrix = DMatrix(codes, y.astype(np.float32))
             return OnlineModel.train(HESSBOOST, matrix, HESSBOOST_ROUNDS, mode=mode)
 
-        row[name], _ = spent(runs, trained, lambda model: model.update(deletions=deleted))
+        row[name], _ = measure_seconds(runs, train, lambda model: model.update(deletions=deleted))
     return row
 
 
@@ -156,7 +161,7 @@ def ratios(rows: list[Row], name: str) -> list[tuple[int, float]]:
     ]
 
 
-def crossed(points: list[tuple[int, float]]) -> list[float]:
+def find_crossing_sizes(points: list[tuple[int, float]]) -> list[float]:
     """Return the numbers of rows where a way becomes cheaper than learning again, or dearer."""
     return [
         before * (after / before) ** (np.log(first) / np.log(first / then))  # on logarithmic axes
@@ -167,19 +172,21 @@ def crossed(points: list[tuple[int, float]]) -> list[float]:
 
 def crossings(rows: list[Row]) -> list[str]:
     """Return where each way of ours becomes cheaper than learning again, or dearer."""
-    said = []
+    sentences = []
     for name in list(CURVES)[:3]:
         points = ratios(rows, name)
-        said += [
-            f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows" for at in crossed(points)
+        sentences += [
+            f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows"
+            for at in find_crossing_sizes(points)
         ]
         if points and len({ratio > 1 for _, ratio in points}) == 1:
             word = "dearer" if points[0][1] > 1 else "cheaper"
             shares = ", ".join(f"{ratio:.2f}" for _, ratio in points)
-            said.append(
-                f"{CURVES[name]} is {word} than LightGBM at every size measured ({shares} times its cost)"
+            sentences.append(
+                f"{CURVES[name]} is {word} than LightGBM at every size measured ({shares} "
+                "times its cost)"
             )
-    return said
+    return sentences
 
 
 def draw(rows: list[Row], path: Path) -> None:
@@ -212,17 +219,17 @@ def main() -> None:
         "--json", type=Path, required=True, help="append each size to this file, one a line"
     )
     parser.add_argument("--figure", type=Path, help="draw all sizes to this file")
-    given = parser.parse_args()
-    kept = JsonLines(given.json)
-    for rows in given.rows:
-        if kept.find(rows=rows, seed=given.seed) is None:
-            kept.add(measure(rows, given.seed, given.runs))
-    found = sorted(
-        (row for row in kept.rows if row["seed"] == given.seed), key=lambda row: row["rows"]
+    arguments = parser.parse_args()
+    kept = JsonLines(arguments.json)
+    for rows in arguments.rows:
+        if kept.find(rows=rows, seed=arguments.seed) is None:
+            kept.add(measure(rows, arguments.seed, arguments.runs))
+    rows_by_size = sorted(
+        (row for row in kept.rows if row["seed"] == arguments.seed), key=lambda row: row["rows"]
     )
-    print("\n".join([*table(found), "", *crossings(found)]))
-    if given.figure is not None:
-        draw(found, given.figure)
+    print("\n".join([*table(rows_by_size), "", *crossings(rows_by_size)]))
+    if arguments.figure is not None:
+        draw(rows_by_size, arguments.figure)
 
 
 if __name__ == "__main__":

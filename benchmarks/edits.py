@@ -46,8 +46,9 @@ Edit = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[Any]"]
 def edit_seconds(
     still: MemoryClassifier, edits: Iterable[Edit], on_edit: Callable[[], Any]
 ) -> dict[str, list[float]]:
-    """Learn and forget rows one by one; return the seconds of edits, of queries after them and of
-    queries of `still`.
+    """Learn and forget rows one by one.
+
+    Return the seconds of edits, of queries after them and of queries of `still`.
 
     Parameters
     ----------
@@ -60,13 +61,13 @@ def edit_seconds(
     edited = still.snapshot()
     names = ("query", "partial_fit", "forget", "query_after", "checks", "query_checks")
     took: dict[str, list[float]] = {name: [] for name in names}
-    for rows, labels, asked in edits:
+    for rows, labels, question in edits:
         for name in ("partial_fit", "forget"):
-            took["query"].append(thread_seconds(still.predict, asked))
+            took["query"].append(thread_seconds(still.predict, question))
             took[name].append(thread_seconds(getattr(edited, name), rows, labels))
-            took["query_after"].append(thread_seconds(edited.predict, asked))
+            took["query_after"].append(thread_seconds(edited.predict, question))
             took["checks"].append(thread_seconds(_check, edited, rows, labels))
-            took["query_checks"].append(thread_seconds(_check, edited, asked))
+            took["query_checks"].append(thread_seconds(_check, edited, question))
             on_edit()
     if edited.memory_.state_bytes() != still.memory_.state_bytes():
         raise AssertionError("What was learnt and forgotten again left something behind.")
@@ -81,14 +82,15 @@ def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | N
         read_rows(model, rows, labels, model.state)
 
 
-def measured(
+def measure_model(
     model: tuple[Memory, str, str],
     examples: tuple[NDArray[Any], NDArray[Any]],
     n_edits: int,
     on_progress: Callable[[int, int], None],
 ) -> Row:
-    """Return the latencies of one model that has learnt the examples; single rows are learnt once
-    more.
+    """Return the latencies of one model that has learnt the examples.
+
+    Single rows are learnt once more.
     """
     (memory, vote, keep) = model
     (X, y) = examples
@@ -123,11 +125,11 @@ def measured(
     return {**about, **figures, "ratio": ratio}
 
 
-def _two(taken: list[float]) -> dict[str, float]:
+def _two(samples: list[float]) -> dict[str, float]:
     """Return the median and the 99th percentile."""
-    found = latencies(taken)
-    assert found is not None
-    return {name: found[name] for name in ("median", "p99")}
+    figures = latencies(samples)
+    assert figures is not None
+    return {name: figures[name] for name in ("median", "p99")}
 
 
 def run(
@@ -145,7 +147,9 @@ def run(
     models.append((hashed, "sum", "digests"))
     with threadpool_limits(1):
         return [
-            measured(model, (X, y), n_edits, after(on_progress, j * n_edits, len(models) * n_edits))
+            measure_model(
+                model, (X, y), n_edits, after(on_progress, j * n_edits, len(models) * n_edits)
+            )
             for j, model in enumerate(models)
         ]
 
@@ -159,10 +163,10 @@ def main() -> None:
     parser.add_argument(
         "--edits", type=int, default=2000, help="edits of one example, a query after each"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with progress_bar("Editing") as on_progress:
-        rows = run(given.labels, given.examples, given.edits, on_progress)
-    show({"median / p99 in µs": rows}, as_json=given.json)
+        rows = run(arguments.labels, arguments.examples, arguments.edits, on_progress)
+    show({"median / p99 in µs": rows}, as_json=arguments.json)
 
 
 if __name__ == "__main__":

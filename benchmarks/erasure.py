@@ -1,6 +1,7 @@
 """Erase people from a served model, between kills at every step, and look for what is left of them.
 
-    python benchmarks/erasure.py [--edits 2000] [--subjects 100] [--erase 20] [--log sqlite|postgres] [--rounds 5]
+    python benchmarks/erasure.py [--edits 2000] [--subjects 100] [--erase 20]
+                                 [--log sqlite|postgres] [--rounds 5]
 
 The full run: ``--edits 1000000 --subjects 10000 --erase 1000``, and ``--log postgres --edits
 100000``.
@@ -94,12 +95,12 @@ def kill_at(step: str, log: type) -> None:
     place, name = places[owner]
     original = getattr(place, name)
 
-    def killed(*arguments: Any, **options: Any) -> None:
+    def call_and_die(*arguments: Any, **options: Any) -> None:
         if when == "after":
             original(*arguments, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(place, name, killed)
+    setattr(place, name, call_and_die)
 
 
 # What is learnt
@@ -137,7 +138,7 @@ def send(model: ServedModel, edits: Iterable[Edit], in_flight: int = 1_000) -> N
 
 
 def wait_erased(model: ServedModel, op: str) -> None:
-    while (found := model.erasure(op)) is None or found.state != "erased":
+    while (erasure := model.erasure(op)) is None or erasure.state != "erased":
         time.sleep(0.002)
 
 
@@ -167,21 +168,22 @@ def child(folder: Path, log: str | None, step: str, upto: int) -> None:
 
 
 def erase(folder: Path, log: str | None, kills: int, n: int) -> dict[str, int]:
-    """Let processes erase and be killed, each with some more of the subjects; return how often at
-    each step.
+    """Let processes erase and be killed, each with some more of the subjects.
+
+    Return how often they were killed at each step.
     """
     steps = [step for step in STEPS if log is None or step != "snapshot file after"]
-    killed = dict.fromkeys(steps, 0)
+    kills_by_step = dict.fromkeys(steps, 0)
     for number in range(kills * len(steps)):
         step = steps[number % len(steps)]
         code = _run_child(folder, log, step, max(n * (number + 1) // (kills * len(steps) + 1), 1))
         if code == -signal.SIGKILL:
-            killed[step] += 1
+            kills_by_step[step] += 1
         elif code != 0:
             raise SystemExit(f"the process that erases failed at {step!r}")
     if _run_child(folder, log, "", n) != 0:
         raise SystemExit("the last process that erases failed")
-    return killed
+    return kills_by_step
 
 
 def _run_child(folder: Path, log: str | None, step: str, upto: int) -> int:
@@ -196,16 +198,16 @@ _HEX = re.compile(rb"(?i)5a6d6b(?:3[0-9]|6[1-6]){8}")
 _CHUNK = 2**26
 
 
-def found_in(folders: Iterable[Path], wanted: set[bytes]) -> dict[str, int]:
+def count_markers(folders: Iterable[Path], markers: set[bytes]) -> dict[str, int]:
     """Return how many markers each file has, as text or in hexadecimal digits."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for folder in folders:
         for path in folder.rglob("*"):
             if path.is_file() and not path.is_symlink():
-                n = sum(one in wanted for one in _markers(path))
+                n = sum(one in markers for one in _markers(path))
                 if n:
-                    found[str(path)] = n
-    return found
+                    counts[str(path)] = n
+    return counts
 
 
 def _markers(path: Path) -> Iterator[bytes]:
@@ -221,8 +223,8 @@ def _markers(path: Path) -> Iterator[bytes]:
 # The checks
 
 
-def compared(folder: Path, host: Host, args: argparse.Namespace, gone: set[int]) -> bool:
-    """Return whether the file of the model is that of a model which never saw the erased subjects."""
+def equals_fresh_model(folder: Path, host: Host, args: argparse.Namespace, gone: set[int]) -> bool:
+    """Return whether the model's file is that of a model which never saw the erased subjects."""
     with Host(folder / "twin", upkeep=Upkeep(choose=False, at_close=False)) as twins:
         twin = twins.create("t", "m", SETTINGS)
         numbers = (n for n in range(args.edits) if n * 7919 % args.subjects not in gone)
@@ -244,12 +246,12 @@ def wrong_receipts(
     passed = 0
     previous: dict[str | None, str] = {}
     for subject in subjects:
-        found = model.erasure(f"erase-{subject}")
-        assert found is not None
-        signed = SignedReceipt.decode(found.receipt)
+        erasure = model.erasure(f"erase-{subject}")
+        assert erasure is not None
+        signed = SignedReceipt.decode(erasure.receipt)
         previous[signed.receipt.previous] = signed.hash
         wrong += not signed.verify(public)
-        changed = bytearray(found.receipt)
+        changed = bytearray(erasure.receipt)
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         try:
             passed += SignedReceipt.decode(bytes(changed)).verify(public)
@@ -268,7 +270,7 @@ def wrong_receipts(
     }
 
 
-def changed_models_that_load(folder: Path, rng: random.Random, times: int = 20) -> int:
+def count_changed_models_that_load(folder: Path, rng: random.Random, times: int = 20) -> int:
     data = (folder / "erased.model").read_bytes()
     n = 0
     digest = load(folder / "erased.model").digest()
@@ -300,8 +302,9 @@ def edit_seconds(n: int, n_subjects: int, *, subjects: bool) -> float:
 
 
 def erasure_seconds(model: ServedModel, name: str, *, refit: bool) -> tuple[float, float]:
-    """Return how long it takes to erase a subject of 100 rows: until it is applied, until it is
-    erased.
+    """Return how long it takes to erase a subject of 100 rows.
+
+    The times are until the edit is applied, and until the subject is erased.
     """
     rows: list[list[Any]] = [[name, f"a{i % 10}", f"b{i // 10}"] for i in range(100)]
     model.edit(Edit(f"learn-{name}", "learn", rows, ["l0"] * 100, subjects=[name] * 100)).result()
@@ -363,7 +366,7 @@ def run(
     keys = folder / "keys" / "keys.json"
     new_key_file(keys)
     subjects = rng.sample(range(args.subjects), args.erase)
-    wanted = {marker(subject).encode() for subject in subjects}
+    markers = {marker(subject).encode() for subject in subjects}
     (folder / "erase.json").write_text(json.dumps(subjects))
     result: dict[str, Any] = {"log": "sqlite" if log is None else "postgres", "edits": args.edits}
     with Host(folder / "models", log, keys=keys, upkeep=Upkeep(choose=False)) as host:
@@ -379,12 +382,12 @@ def run(
     result["seconds of erasing"] = time.perf_counter() - began
     with Host(folder / "models", log, keys=keys, upkeep=Upkeep(choose=False)) as host:
         model = host.get("t", "m")
-        result["equal to the byte"] = compared(folder, host, args, set(subjects))
+        result["equal to the byte"] = equals_fresh_model(folder, host, args, set(subjects))
         result["receipts"] = wrong_receipts(folder, model, subjects, rng)
-        result["changed model files that load"] = changed_models_that_load(folder, rng)
+        result["changed model files that load"] = count_changed_models_that_load(folder, rng)
     places = [folder / "models", folder / "keys", *dump()]
-    result["files with markers"] = found_in(places, wanted)
-    result["the control marker is found"] = bool(found_in(places, {b"Zmkc0117801"}))
+    result["files with markers"] = count_markers(places, markers)
+    result["the control marker is found"] = bool(count_markers(places, {b"Zmkc0117801"}))
     with Host(folder / "models", log, keys=keys, upkeep=Upkeep(choose=False)) as host:
         model = host.get("t", "m")
         for refit in (False, True):
@@ -399,7 +402,7 @@ def run(
 
 
 def measure_edits(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the processor time of an edit with and without subjects, medians of alternating runs."""
+    """Return the processor time of an edit with and without subjects: medians of runs in turns."""
     n = min(args.edits, args.timed)
     pairs = [
         (
@@ -463,9 +466,10 @@ def main() -> None:
             started = stack.enter_context(server())
             address = started.address
 
-            def dumped() -> list[Path]:
-                """Return the files of the server after a checkpoint, dead rows and write-ahead log
-                included; a dump.
+            def dump_server() -> list[Path]:
+                """Return the files of the server after a checkpoint, and a dump.
+
+                The files have dead rows and the write-ahead log.
                 """
                 started.run(
                     "psql", "-h", str(started.sockets), "-U", "postgres", "-c", "checkpoint"
@@ -481,7 +485,7 @@ def main() -> None:
                 )
                 return [started.folder]
 
-            dump = dumped
+            dump = dump_server
 
         result = run(args, folder, address, dump)
         result |= measure_edits(args)

@@ -1,5 +1,4 @@
-r"""Next-activity prediction on business-process event logs, beside the published LSTM (Tax et al.,
-CAiSE 2017).
+r"""Next-activity prediction on event logs, beside the published LSTM (Tax et al., CAiSE 2017).
 
 **Protocol**, that of the paper and of its authors' published scripts. Cases are in the order of the
 file; with n cases each fold has round((n + 1) / 3) of them, the first two folds train and the rest
@@ -112,8 +111,9 @@ def activity_sites() -> list[Site]:
 
 
 def time_sites() -> list[Site]:
-    """Return the sites that hold tokens of time: alone, with the last activity, with the last two,
-    and in pairs.
+    """Return the sites that hold tokens of time.
+
+    They are alone, with the last activity, with the last two, and in pairs.
     """
     gap, age, hour, day, event = range(H, H + 5)
     each = (gap, age, hour, day, event)
@@ -127,8 +127,9 @@ def time_sites() -> list[Site]:
 
 
 def models() -> dict[str, MemoryClassifier]:
-    """Return the models, not fitted: two with chosen sites, and the default, which chooses for
-    itself.
+    """Return the models, not fitted.
+
+    Two have given sites; the default chooses for itself.
     """
     vote = LogLinear(ridge=RIDGE)
     return {
@@ -144,13 +145,13 @@ def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
     """Return the accuracies of all models on one log."""
     training, test = split(cases)
     learnt = Prefixes.of(training, 1)
-    asked = Prefixes.of(test, 2)
-    goes_on = asked.y != END
+    prefixes = Prefixes.of(test, 2)
+    goes_on = prefixes.y != END
     rows = []
     for name, model in models().items():
         took = seconds(model.fit, learnt.X, learnt.y, clock=time.perf_counter)
-        scores = model.class_scores(asked.X)
-        right = model.classes_[scores.argmax(axis=1)] == asked.y
+        scores = model.class_scores(prefixes.X)
+        right = model.classes_[scores.argmax(axis=1)] == prefixes.y
         scores[:, model.classes_ == END] = -np.inf
         rows.append(
             {
@@ -161,7 +162,7 @@ def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
                 "continued": float(right[goes_on].mean()),
                 "with_ends": float(right.mean()),
                 "told_it_continues": float(
-                    (model.classes_[scores.argmax(axis=1)] == asked.y)[goes_on].mean()
+                    (model.classes_[scores.argmax(axis=1)] == prefixes.y)[goes_on].mean()
                 ),
                 "fit_seconds": took,
             }
@@ -185,12 +186,19 @@ def run(folder: Path) -> dict[str, Any]:
 def markdown(results: dict[str, Any]) -> str:
     """Return the table as text."""
     lines = [
-        "Accuracy of the next activity over prefixes of at least two events. *Its protocol*: prefixes that go on,",
-        "the end of the case among the answers. The other two columns are not comparable with the LSTM's figure.",
+        (
+            "Accuracy of the next activity over prefixes of at least two events. "
+            "*Its protocol*: prefixes that go on,"
+        ),
+        (
+            "the end of the case among the answers. The other two columns are not comparable "
+            "with the LSTM's figure."
+        ),
         "",
         *table(
             results["table"],
-            "log | model | prefixes | LSTM, published | ours, its protocol | with ends | told it goes on | fit (s)",
+            "log | model | prefixes | LSTM, published | ours, its protocol | with ends | "
+            "told it goes on | fit (s)",
             "{log} | {model} | {prefixes:,} | {lstm:.4f} | {continued:.4f} | {with_ends:.4f} | "
             "{told_it_continues:.4f} | {fit_seconds:.1f}",
         ),

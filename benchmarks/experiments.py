@@ -1,5 +1,6 @@
-"""Experiments on real data that are not the paper's: ``python -m benchmarks.experiments COMMAND
---help``.
+"""Experiments on real data that are not the paper's.
+
+``python -m benchmarks.experiments COMMAND --help`` says how to run one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # for python -m
 app = Commands(help="Experiments on real data that are not the paper's.")
 
 
-@app.command()
+@app.command("hashed")
 @one_line_errors()
-def hashed(
+def measure_hashed(
     out: Annotated[
         Path, opt.results_folder("hashed.md, results.json, results.csv and the figures")
     ],
+    *,
     data: opt.WikiText = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")
@@ -37,8 +39,9 @@ def hashed(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of
-    examples.
+    """Measure the hashed memory on WikiText-2.
+
+    Print fidelity and proofs by size and by number of examples.
     """
     import fidelity as experiment
     from fidelity_figures import fidelity_figures
@@ -66,6 +69,7 @@ def votes(
     out: Annotated[
         Path, opt.results_folder("votes.md, results.json, results.csv and manifest.json")
     ],
+    *,
     data: opt.WikiText = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")
@@ -74,8 +78,9 @@ def votes(
     seed: opt.DataSeed = opt.SEED,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size,
-    forgetting.
+    """Measure kernels of sites and log-linear votes on WikiText-2.
+
+    Print accuracy, calibration, sizes and what forgetting takes.
     """
     import votes as experiment
 
@@ -98,9 +103,7 @@ def events(
     out: Annotated[Path | None, opt.results_folder("events.md, results.json and the like")] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict the next activity of two event logs under the published protocol, next to the LSTM's
-    figures.
-    """
+    """Predict the next activity of two event logs, next to the published figures of an LSTM."""
     import events as experiment
 
     folder = opt.ResultsFolder(out)
@@ -123,6 +126,7 @@ def deletion(
     as_json: opt.ResultsAsJson = False,
 ) -> None:
     """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed.
+
     Needs no data.
     """
     import deletion as experiment
@@ -153,8 +157,9 @@ def sessions(
     ] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen
-    on validation.
+    """Predict the next click or purchase.
+
+    Data are two web shops and two sets of purchases; settings are chosen on validation.
     """
     from sessions.data import SETS
     from sessions.ours import Ours
@@ -185,8 +190,9 @@ def language(
     ] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and
-    without caches.
+    """Predict every token of WikiText-2's test text from the whole vocabulary.
+
+    Print perplexity, with and without caches.
     """
     from language import ours as experiment
 

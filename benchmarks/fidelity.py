@@ -1,5 +1,6 @@
-r"""Where the hashed memory earns its place: fidelity and proofs against the size of the state, and
-as examples grow.
+r"""Where the hashed memory earns its place.
+
+Printed are fidelity and proofs against the size of the state, and as examples grow.
 
 The paper's WikiText-2 task (:mod:`hammemo.paper.experiments.wikitext`) at h = 8, two questions:
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import exp, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hammemo.estimators.classifiers import MemoryClassifier
 from hammemo.memories import Exact, Gaussian, Hashed
@@ -56,8 +57,9 @@ MEASURES = ("state_mebibytes", "compiled_mebibytes", "agreement", "certified")
 
 @dataclass(frozen=True)
 class FidelitySettings:
-    """What determines the results; the growing sets end with all training positions that have a
-    candidate.
+    """What determines the results.
+
+    The growing sets end with all training positions that have a candidate.
     """
 
     seed: int = 20270
@@ -83,11 +85,11 @@ class FidelitySettings:
         """Return settings for a look within a minute, not for conclusions."""
         return cls(
             seed,
-            2,
-            20_000,
-            ((64, 128), (256, 512), (1024, 2048)),
-            (128, 256),
-            (30_000, 100_000),
+            repetitions=2,
+            stored=20_000,
+            tables=((64, 128), (256, 512), (1024, 2048)),
+            dimensions=(128, 256),
+            growing=(30_000, 100_000),
             queries=1_000,
         )
 
@@ -106,46 +108,57 @@ def draw(task: Task, settings: FidelitySettings, repetition: int) -> Draw:
     """Draw an order of the training positions and a set of test positions."""
     rng = generator(settings.seed, "fidelity", repetition)
     order = rng.permutation(task.candidate_positions("train"))
-    asked = rng.permutation(task.candidate_positions("test"))[: settings.queries]
+    places = rng.permutation(task.candidate_positions("test"))[: settings.queries]
     return Draw(
         task.contexts["train"][order, LONGEST - H :],
         task.tokens["train"][order],
-        task.contexts["test"][asked, LONGEST - H :],
-        task.tokens["test"][asked],
+        task.contexts["test"][places, LONGEST - H :],
+        task.tokens["test"][places],
     )
 
 
 def evaluate(
     data: Draw, settings: FidelitySettings, n_tokens: int, repetition: int
 ) -> dict[str, list[Row]]:
-    """Return one repetition: a row for each memory at one number of examples, and rows of three as
-    examples grow.
+    """Return one repetition.
+
+    It has a row for each memory at one number of examples, and rows of three as examples grow.
     """
-    every = [*map(_hashed, settings.tables), *map(_gaussian, settings.dimensions)]
-    fixed = [_hashed(settings.fixed_table), _gaussian(settings.fixed_dimension)]
+    every = [*map(_name_hashed, settings.tables), *map(_name_gaussian, settings.dimensions)]
+    fixed = [_name_hashed(settings.fixed_table), _name_gaussian(settings.fixed_dimension)]
     total = len(data.y)
     numbers = [*(n for n in settings.growing if n < total), total]
     return {
-        "size": _compared(data, settings.stored, every, n_tokens, repetition),
-        "growth": [row for n in numbers for row in _compared(data, n, fixed, n_tokens, repetition)],
+        "size": _compare_with_exact(data, settings.stored, every, n_tokens, seed=repetition),
+        "growth": [
+            row
+            for n in numbers
+            for row in _compare_with_exact(data, n, fixed, n_tokens, seed=repetition)
+        ],
     }
 
 
-def _hashed(size: tuple[int, int]) -> tuple[str, str, Memory]:
+class NamedMemory(NamedTuple):
+    """A memory under test."""
+
+    kind: str
+    name: str
+    memory: Memory
+
+
+def _name_hashed(size: tuple[int, int]) -> NamedMemory:
     reserved, buckets = size
-    return "hashed", f"hashed, {reserved} + {buckets}", Hashed(buckets, reserved)
+    return NamedMemory("hashed", f"hashed, {reserved} + {buckets}", Hashed(buckets, reserved))
 
 
-def _gaussian(d: int) -> tuple[str, str, Memory]:
-    return "Gaussian", f"Gaussian, d = {d}", Gaussian(d)
+def _name_gaussian(d: int) -> NamedMemory:
+    return NamedMemory("Gaussian", f"Gaussian, d = {d}", Gaussian(d))
 
 
-def _compared(
-    data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tokens: int, seed: int
+def _compare_with_exact(
+    data: Draw, n: int, memories: list[NamedMemory], n_tokens: int, *, seed: int
 ) -> list[Row]:
-    """Store the first n examples in the exact table and in each memory, and hold all answers
-    against the exact ones.
-    """
+    """Compare the answers of each memory with those of the exact table, with n stored examples."""
     X = data.X[:n]
     y = data.y[:n]
     exact = MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, y)
@@ -154,7 +167,7 @@ def _compared(
         {
             "kind": "exact",
             "memory": "exact, sparse",
-            **_measured(exact, judge, data.queries, n_tokens),
+            **_measure_memory(exact, judge, data.queries, n_tokens),
         }
     ]
     for kind, name, memory in memories:
@@ -162,12 +175,14 @@ def _compared(
             X, y
         )
         rows.append(
-            {"kind": kind, "memory": name, **_measured(model, judge, data.queries, n_tokens)}
+            {"kind": kind, "memory": name, **_measure_memory(model, judge, data.queries, n_tokens)}
         )
     return [{"examples": len(y), **row} for row in rows]
 
 
-def _measured(model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_tokens: int) -> Row:
+def _measure_memory(
+    model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_tokens: int
+) -> Row:
     predictor = model.compile(vocabulary=range(n_tokens))
     same = predictor.predict(queries) == judge.winners
     proven = model.certify(queries) if model.memory_.reader().has_bounds else None
@@ -203,8 +218,9 @@ def run(
 
 
 def summary(settings: FidelitySettings, outcomes: list[dict[str, list[Row]]]) -> dict[str, Any]:
-    """Return all figures as plain numbers: over repetitions, where the sizes cross, and each
-    repetition.
+    """Return all figures as plain numbers.
+
+    They are means over repetitions, where the sizes cross, and each repetition.
     """
     tables = {
         name: [
@@ -236,8 +252,9 @@ def summary(settings: FidelitySettings, outcomes: list[dict[str, list[Row]]]) ->
 
 
 def crossing(growing: dict[int, float], steady: dict[int, float]) -> int | None:
-    """Return the number of examples, to three digits, at which one size passes another; None where
-    it does not.
+    """Return the number of examples, to three digits, at which one size passes another.
+
+    Return None where it does not.
 
     Between two numbers of examples both sizes are taken as powers of the number: lines in a log-log
     plot.
@@ -264,13 +281,18 @@ def markdown(results: dict[str, Any]) -> str:
     low, high = (f(row["state_mebibytes"] for row in hashed) for f in (min, max))
     crossed = results["crossing"]
     lines = [
-        f"{first['examples']:,} stored examples. Mean ± standard deviation over {settings['repetitions']} repetitions, "
-        f"each with its own draw of positions, {settings['queries']:,} test queries and its own seed:",
+        (
+            f"{first['examples']:,} stored examples. "
+            f"Mean ± standard deviation over {settings['repetitions']} repetitions, "
+            f"each with its own draw of positions, {settings['queries']:,} test queries and its "
+            "own seed:"
+        ),
         "",
         *table(
             results["size"],
             "memory | state (MiB) | as compiled (MiB) | agreement (%) | certified (%)",
-            "{memory} | {state_mebibytes:.2f} | {compiled_mebibytes:.2f} | {agreement±:.2f} | {certified±:.2f}",
+            "{memory} | {state_mebibytes:.2f} | {compiled_mebibytes:.2f} | "
+            "{agreement±:.2f} | {certified±:.2f}",
         ),
         "",
         "As the stored examples grow:",
@@ -281,10 +303,16 @@ def markdown(results: dict[str, Any]) -> str:
             "{examples:,} | {memory} | {state_mebibytes:.2f} | {agreement±:.2f} | {certified±:.2f}",
         ),
         "",
-        f"The state of {hashed[0]['memory']} is {low:.2f} to {high:.2f} MiB on the way; the sparse exact table "
+        (
+            f"The state of {hashed[0]['memory']} is {low:.2f} to {high:.2f} MiB on the way; "
+            "the sparse exact table "
+        )
         + ("does not pass it." if crossed is None else f"passes it at about {crossed:,} examples."),
         f"The exact winner is unique on at least {results['unambiguous']:.2f} % of the queries.",
-        f"Certified answers of hashed memories: {results['proofs']:,}. Wrong ones among them: {results['wrong']:,}.",
+        (
+            f"Certified answers of hashed memories: {results['proofs']:,}. "
+            f"Wrong ones among them: {results['wrong']:,}."
+        ),
     ]
     return "\n".join(lines) + "\n"
 

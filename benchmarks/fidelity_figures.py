@@ -1,5 +1,6 @@
-"""The two figures of ``fidelity``: fidelity against the size of the state, and both as the stored
-examples grow.
+"""The two figures of ``fidelity``.
+
+They show fidelity against the size of the state, and both as the stored examples grow.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ _GROWTH_TOP = 96
 
 
 def fidelity_figures(results: dict[str, Any], folder: Path) -> None:
-    """Draw fidelity against the size of the state, and sizes and fidelity as the stored examples
-    grow.
-    """
+    """Draw fidelity against the size of the state, and both as the stored examples grow."""
     _size_figure(results, folder)
     _growth_figure(results, folder)
 
@@ -48,7 +47,7 @@ def _size_figure(results: dict[str, Any], folder: Path) -> None:
             ("exact", "agreement", "sparse exact table: both"),
             ("Gaussian", "agreement", "Gaussian: agreement"),
         ):
-            _curve(axes, rows[kind], "state_mebibytes", measure, text)
+            _curve(axes, rows[kind], "state_mebibytes", measure, text=text)
         axes.set(
             xscale="log", xlabel="state (MiB)", ylabel="percent of test queries", xlim=(0.04, 70)
         )
@@ -82,14 +81,14 @@ def _growth_figure(results: dict[str, Any], folder: Path) -> None:
     left.set(title="State", ylabel="MiB", yscale="log")
     left.set_yticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
     for kind in rows:
-        _curve(left, rows[kind], "examples", "state_mebibytes", names[kind])
+        _curve(left, rows[kind], "examples", "state_mebibytes", text=names[kind])
     for axes in (centre, right):
         for kind, measure in (
             ("hashed", "agreement"),
             ("hashed", "certified"),
             ("Gaussian", "agreement"),
         ):
-            _curve(axes, rows[kind], "examples", measure, f"{names[kind]}: {measure}")
+            _curve(axes, rows[kind], "examples", measure, text=f"{names[kind]}: {measure}")
         axes.set(ylabel="percent of test queries")
     for axes in panels:
         axes.set(xscale="log", xlabel="stored examples")
@@ -114,7 +113,10 @@ def _by_kind(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def _note(results: dict[str, Any]) -> str:
     settings = results["settings"]
-    return f"WikiText-2, h = 8, 64 labels; {settings['repetitions']} draws and seeds, bars: standard deviation"
+    return (
+        f"WikiText-2, h = 8, 64 labels; {settings['repetitions']} draws and seeds, bars: "
+        "standard deviation"
+    )
 
 
 def _curve(axes: Axes, rows: list[dict[str, Any]], place: str, measure: str, text: str) -> None:

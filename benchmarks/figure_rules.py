@@ -1,6 +1,4 @@
-"""The rules that make figures of what benchmarks wrote, by the run of
-``docs/figures/measured.json``.
-"""
+"""The rules that turn what benchmarks wrote into figures, by the run of ``measured.json``."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import numpy as np
 
 import mixed
 import tables
-from deletion_curve import CURVES, crossed, ratios
+from deletion_curve import CURVES, find_crossing_sizes, ratios
 from hammemo.paper.experiments.measuring import Row, table
 from sessions.data import PURCHASES
 from sessions.measures import NAMES
@@ -25,27 +23,28 @@ VARIANTS = ("ours, in 10 pieces", "log-linear, columns", "sum vote")
 """Other settings of ours, which the command prints and the page's table leaves out."""
 
 
-def lines(found: Iterable[str]) -> list[str]:
+def lines(texts: Iterable[str]) -> list[str]:
     """Return single lines."""
-    return [line for part in found for line in part.split("\n")]
+    return [line for part in texts for line in part.split("\n")]
 
 
 def of_learners(sets: Sets) -> dict[str, Any]:
-    """Return the mean accuracy and log-loss of each learner that was run on all sets, and the lead
-    of ours.
+    """Return the means of each learner that was run on all sets, and the lead of ours.
+
+    The means are those of accuracy and log-loss.
     """
-    found: dict[str, Any] = {"sets": len(sets)}
+    figures: dict[str, Any] = {"sets": len(sets)}
     for learner in dict.fromkeys(learner for row in sets.values() for learner in row):
         rows = [row[learner] for row in sets.values() if learner in row]
         if len(rows) == len(sets) and all(row["log_loss"] is not None for row in rows):
-            found[learner] = (
+            figures[learner] = (
                 np.mean([[row[name] for name in PAIR] for row in rows], axis=0).round(6).tolist()
             )
-    for learner in [name for name in found if name not in ("sets", "ours")]:
-        (more, loss) = found["ours"]
-        (accuracy, most) = found[learner]
-        found[f"lead over {learner}"] = [round(more - accuracy, 6), round(most - loss, 6)]
-    return found
+    for learner in [name for name in figures if name not in ("sets", "ours")]:
+        (more, loss) = figures["ours"]
+        (accuracy, most) = figures[learner]
+        figures[f"lead over {learner}"] = [round(more - accuracy, 6), round(most - loss, 6)]
+    return figures
 
 
 def prices(sets: Sets, learner: str = "LightGBM") -> Any:
@@ -55,7 +54,7 @@ def prices(sets: Sets, learner: str = "LightGBM") -> Any:
     )
 
 
-def spent(sets: Sets, learner: str) -> float:
+def sum_fit_seconds(sets: Sets, learner: str) -> float:
     """Return the time of all fits."""
     return float(sum(row[learner]["fit_seconds"] for row in sets.values()))
 
@@ -63,7 +62,7 @@ def spent(sets: Sets, learner: str) -> float:
 def names(rows: list[Row], seed: int = 0) -> dict[str, Any]:
     """Return the figures of tables of names."""
     sets = tables.by_set([row for row in rows if row["seed"] == seed])
-    told = [line for line in tables.comparisons(sets) if "in 10 pieces, beside" not in line]
+    comparisons = [line for line in tables.comparisons(sets) if "in 10 pieces, beside" not in line]
     shown = {
         name: {one: row[one] for one in row if one not in VARIANTS} for name, row in sets.items()
     }
@@ -76,7 +75,9 @@ def names(rows: list[Row], seed: int = 0) -> dict[str, Any]:
         **of_learners(sets),
         "table": lines(tables.summary(shown)),
         "comparisons": [
-            f"- {line}" for line in told if line.startswith(("ours beside", "a tenth", "in 10"))
+            f"- {line}"
+            for line in comparisons
+            if line.startswith(("ours beside", "a tenth", "in 10"))
         ],
         "price": round(float(np.median(price)), 3),
         "highest price": round(float(price.max()), 3),
@@ -101,11 +102,13 @@ def rates(rows: list[Row]) -> dict[str, Any]:
 def numbers(rows: list[Row]) -> dict[str, Any]:
     """Return the figures of tables with numbers."""
     sets = tables.by_set([row for row in rows if row["seed"] == 0])
-    found = {**of_learners(sets), "table": lines(mixed.summary(sets))}
-    found["price"] = round(spent(sets, "ours") / spent(sets, "LightGBM"), 3)
-    if "CatBoost" in found:
-        found["price of CatBoost"] = round(spent(sets, "CatBoost") / spent(sets, "ours"), 3)
-    return found
+    figures = {**of_learners(sets), "table": lines(mixed.summary(sets))}
+    figures["price"] = round(sum_fit_seconds(sets, "ours") / sum_fit_seconds(sets, "LightGBM"), 3)
+    if "CatBoost" in figures:
+        figures["price of CatBoost"] = round(
+            sum_fit_seconds(sets, "CatBoost") / sum_fit_seconds(sets, "ours"), 3
+        )
+    return figures
 
 
 def targets(rows: list[Row]) -> dict[str, Any]:
@@ -113,17 +116,17 @@ def targets(rows: list[Row]) -> dict[str, Any]:
     from regression import ONE_SPLIT_ROWS  # needs a module that Windows lacks
 
     sets = tables.by_set(rows)
-    found = dict[str, Any]()
+    figures = dict[str, Any]()
     for learner in ("LightGBM", "LightGBM, early stopping"):
         ratio = np.array([row["ours"]["rmse"] / row[learner]["rmse"] for row in sets.values()])
-        found[f"RMSE, {learner}"] = round(float(np.exp(np.log(ratio).mean())), 4)
-        found[f"lower than {learner}"] = [int((ratio < 1).sum()), len(ratio)]
+        figures[f"RMSE, {learner}"] = round(float(np.exp(np.log(ratio).mean())), 4)
+        figures[f"lower than {learner}"] = [int((ratio < 1).sum()), len(ratio)]
     price = prices(sets)
     covered = [row["ours"]["coverage"] for row in sets.values()]
     large = [row["ours"]["rows"] >= ONE_SPLIT_ROWS for row in sets.values()]
-    found["coverage"] = round(float(np.mean(covered)), 4)
-    found["least and most coverage"] = [round(min(covered), 4), round(max(covered), 4)]
-    found["price"], found["price, large"] = (
+    figures["coverage"] = round(float(np.mean(covered)), 4)
+    figures["least and most coverage"] = [round(min(covered), 4), round(max(covered), 4)]
+    figures["price"], figures["price, large"] = (
         round(float(np.median(of)), 3) for of in (price, price[large])
     )
     columns = {
@@ -140,15 +143,19 @@ def targets(rows: list[Row]) -> dict[str, Any]:
         }
         for row in sets.values()
     ]
-    text = "{set} | {rows:,} | {ours:.3f} | {theirs:.3f} | {early:.3f} | {ridge:.3f} | {coverage:.3f} | "
-    found["table"] = lines(
+    text = (
+        "{set} | {rows:,} | {ours:.3f} | {theirs:.3f} | {early:.3f} | {ridge:.3f} | "
+        "{coverage:.3f} | "
+    )
+    figures["table"] = lines(
         table(
             shown,
-            "table | rows | ours | LightGBM | early stopping | ridge | coverage | fit, ours / LightGBM",
+            "table | rows | ours | LightGBM | early stopping | ridge | coverage | fit, "
+            "ours / LightGBM",
             text + "{fit_seconds:.2f} / {fit:.2f} s",
         )
     )
-    return found
+    return figures
 
 
 def deletion(rows: list[Row]) -> dict[str, Any]:
@@ -159,7 +166,11 @@ def deletion(rows: list[Row]) -> dict[str, Any]:
     return {
         "rows": [{name: row[name] for name in ("rows", *CURVES)} for row in kept],
         "table": lines(table(kept, " | ".join(["rows", *CURVES.values()]), text)),
-        **({"crossing": int(round(crossed(whole)[0], -3))} if crossed(whole) else {}),
+        **(
+            {"crossing": int(round(find_crossing_sizes(whole)[0], -3))}
+            if find_crossing_sizes(whole)
+            else {}
+        ),
         **{f"price at {size:,}": round(ratio, 3) for size, ratio in whole},
     }
 
@@ -181,9 +192,9 @@ def calm(documents: list[Row]) -> dict[str, Any]:
     }
 
 
-def of_sessions(name: str, found: list[Row]) -> dict[str, Any]:
+def of_sessions(name: str, rows: list[Row]) -> dict[str, Any]:
     """Return the two measures of each learner on one set."""
-    (one,) = (row for row in found if row["set"] == name)
+    (one,) = (row for row in rows if row["set"] == name)
     measures = NAMES["purchases" if name in PURCHASES else "clicks"]
     return {
         f"{row['learner']}, {measure}": round(row[place], 6)

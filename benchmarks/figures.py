@@ -1,9 +1,13 @@
 """The measured figures of README and docs: one file holds them, and pages show what it holds.
 
-    python -m benchmarks.figures --check                  which figures are older than the code that they measure
-    python -m benchmarks.figures --take RUN FILE [...]    read the figures of a run from what its command wrote
-    python -m benchmarks.figures --take RUN               take the values of a run as they were edited by hand
-    python -m benchmarks.figures --write                  write all figures into the pages and draw the first picture
+    python -m benchmarks.figures --check
+        say which figures are older than the code that they measure
+    python -m benchmarks.figures --take RUN FILE [...]
+        read the figures of a run from what its command wrote
+    python -m benchmarks.figures --take RUN
+        take the values of a run as they were edited by hand
+    python -m benchmarks.figures --write
+        write all figures into the pages and draw the first picture
 
 ``docs/figures/measured.json`` holds runs. A run has a command, the paths of the code that it
 measures, the commit, the date and the machine of its measurement, and figures: a value (a number,
@@ -60,25 +64,26 @@ def pages(root: Path = ROOT) -> list[Path]:
 
 
 def as_text(value: Any, how: str) -> str:
-    """Return a value as a page shows it: numbers by their format, a table with blank lines around
-    it.
+    """Return a value as a page shows it.
+
+    Numbers follow their format; a table has blank lines around it.
     """
     if isinstance(value, list) and isinstance(value[0], str):
         return "\n\n" + "\n".join(value) + "\n\n"
     return " / ".join(format(one, how) for one in (value if isinstance(value, list) else [value]))
 
 
-def filled(text: str, runs: dict[str, Run], *, comments: bool = True) -> str:
-    """Return a page with every figure as it was measured, with the comments around it or without."""
+def fill_page(text: str, runs: dict[str, Run], *, comments: bool = True) -> str:
+    """Return a page with every figure as it was measured, with its comments or without."""
 
-    def measured(found: re.Match[str]) -> str:
-        run, _, name = found[1].partition(".")
-        value = as_text(runs[run]["figures"][name]["value"], found[2] or "")
-        before, after = found.span(3)
-        start = found.start()
-        return found[0][: before - start] + value + found[0][after - start :] if comments else value
+    def fill_figure(match: re.Match[str]) -> str:
+        run, _, name = match[1].partition(".")
+        value = as_text(runs[run]["figures"][name]["value"], match[2] or "")
+        before, after = match.span(3)
+        start = match.start()
+        return match[0][: before - start] + value + match[0][after - start :] if comments else value
 
-    return SHOWN.sub(measured, text)
+    return SHOWN.sub(fill_figure, text)
 
 
 # How old a figure is
@@ -97,9 +102,9 @@ def tree(paths: Sequence[str], commit: str = "HEAD", root: Path = ROOT) -> str:
     ).hexdigest()[:16]
 
 
-def outdated(runs: dict[str, Run], root: Path = ROOT) -> list[str]:
+def find_outdated(runs: dict[str, Run], root: Path = ROOT) -> list[str]:
     """Return a sentence for each run that is older than the code that it measures."""
-    said = []
+    sentences = []
     for name, run in runs.items():
         if tree(run["code"], root=root) == run["tree"]:
             continue
@@ -111,12 +116,12 @@ def outdated(runs: dict[str, Run], root: Path = ROOT) -> list[str]:
         except subprocess.CalledProcessError:  # a clone without this commit
             commits = []
         several = "s" if len(commits) > 1 else ""
-        told = f" in {len(commits)} commit{several}, the last is {commits[0]}" if commits else ""
-        said.append(
-            f"{name}: measured at {run['commit']} on {run['date']}; its code has changed{told}. "
+        changes = f" in {len(commits)} commit{several}, the last is {commits[0]}" if commits else ""
+        sentences.append(
+            f"{name}: measured at {run['commit']} on {run['date']}; its code has changed{changes}. "
             f"Measure again: {run['command']}"
         )
-    return said
+    return sentences
 
 
 # New values
@@ -136,24 +141,26 @@ def read_rows(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def provenance(rows: list[dict[str, Any]], commit: str | None) -> dict[str, str]:
-    """Return commit, date and machine of a measurement: what its rows say, or this machine and a
-    given commit.
+    """Return commit, date and machine of a measurement.
+
+    They are what its rows say, or this machine and a given commit.
     """
-    from measures import measured_on
+    from measures import describe_run
 
     if commit is not None:
-        return {**measured_on(), "commit": git("rev-parse", "--short=8", commit)}
+        return {**describe_run(), "commit": git("rev-parse", "--short=8", commit)}
     ours = [row.get("measured") for row in rows if row.get("learner", "ours").startswith("ours")]
-    found = {str(one and one["commit"]): one for one in ours}
-    if len(found) != 1 or None in found.values() or "-dirty" in next(iter(found)):
+    by_commit = {str(one and one["commit"]): one for one in ours}
+    if len(by_commit) != 1 or None in by_commit.values() or "-dirty" in next(iter(by_commit)):
         raise SystemExit(
-            f"Rows of ours must be of one commit, not of {sorted(found)}: measure again, or say --commit"
+            f"Rows of ours must be of one commit, not of {sorted(by_commit)}: measure again, "
+            "or say --commit"
         )
     return max((one for one in ours if one), key=lambda one: str(one["date"]))
 
 
-def taken(name: str, run: Run, paths: Sequence[Path], commit: str | None) -> Run:
-    """Return a run with the figures that its rule makes of some files, or with those that it has."""
+def take_figures(name: str, run: Run, paths: Sequence[Path], commit: str | None) -> Run:
+    """Return a run with the figures that its rule reads from files, or with those that it has."""
     rows = read_rows(paths)
     stamp = provenance(rows, commit if rows else commit or "HEAD")
     figures = run["figures"]
@@ -168,7 +175,8 @@ def taken(name: str, run: Run, paths: Sequence[Path], commit: str | None) -> Run
             missing = list(error.args)
         if missing:
             raise SystemExit(
-                f"{name}: the files have no rows for {missing}; measure them, or give an older file first"
+                f"{name}: the files have no rows for {missing}; measure them, "
+                "or give an older file first"
             )
         figures = {title: {**figure, "value": values[title]} for title, figure in figures.items()}
     return {**run, **stamp, "tree": tree(run["code"], stamp["commit"]), "figures": figures}
@@ -188,31 +196,33 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="write the figures into the pages and the picture"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     runs = read_runs()
-    if given.take:
-        name, *paths = given.take
-        runs[name] = taken(name, runs[name], [Path(path) for path in paths], given.commit)
+    if arguments.take:
+        name, *paths = arguments.take
+        runs[name] = take_figures(
+            name, runs[name], [Path(path) for path in paths], arguments.commit
+        )
         MEASURED.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    if given.take or given.write:
+    if arguments.take or arguments.write:
         for page in pages():
-            page.write_text(filled(page.read_text(encoding="utf-8"), runs), encoding="utf-8")
-    if given.write:
+            page.write_text(fill_page(page.read_text(encoding="utf-8"), runs), encoding="utf-8")
+    if arguments.write:
         import first_picture
 
         first_picture.draw(runs, first_picture.PICTURE)
-    if given.check:
+    if arguments.check:
         differ = [
             page.name
             for page in pages()
-            if (text := page.read_text(encoding="utf-8")) != filled(text, runs)
+            if (text := page.read_text(encoding="utf-8")) != fill_page(text, runs)
         ]
-        said = [
-            *outdated(runs),
+        sentences = [
+            *find_outdated(runs),
             *(f"{name} differs from docs/figures/measured.json: --write" for name in differ),
         ]
-        print("\n".join(said or ["Every figure is of the code as it is."]))
-        raise SystemExit(bool(said))
+        print("\n".join(sentences or ["Every figure is of the code as it is."]))
+        raise SystemExit(bool(sentences))
 
 
 if __name__ == "__main__":

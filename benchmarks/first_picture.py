@@ -1,5 +1,6 @@
-"""The first picture of the README: how accurate ours is beside other learners, and what deleting
-rows costs.
+"""The first picture of the README.
+
+It shows how accurate ours is beside other learners, and what deleting rows costs.
 
     python benchmarks/first_picture.py [--figure docs/figures/first-picture.png]
 
@@ -33,10 +34,10 @@ THEIRS = "#b0b7bf"
 
 def draw_learners(axes: Axes, title: str, run: Run) -> None:
     """Draw mean log-losses as bars, the best on top, with mean accuracies beside them."""
-    found = {
+    points = {
         name: figure["value"] for name, figure in run["figures"].items() if figure["unit"] == MEANS
     }
-    pairs = sorted(found.items(), key=lambda item: -item[1][1])
+    pairs = sorted(points.items(), key=lambda item: -item[1][1])
     names = ["hammemo" if name == "ours" else name.replace(", ", ",\n") for name, _ in pairs]
     losses = [loss for _, (_, loss) in pairs]
     axes.barh(names, losses, color=[OURS if name == "hammemo" else THEIRS for name in names])
@@ -50,8 +51,9 @@ def draw_learners(axes: Axes, title: str, run: Run) -> None:
 
 
 def draw_deletion(axes: Axes, rows: list[Row]) -> None:
-    """Draw what deleting 100 rows costs by the size of the table; where rows are not kept, a refit
-    reads them.
+    """Draw what deleting 100 rows costs by the size of the table.
+
+    Where rows are not kept, a refit reads them.
     """
     rows = [{**row, "forget_refit": row["forget_pass"] or row["forget_refit"]} for row in rows]
     titles = {

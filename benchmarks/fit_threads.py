@@ -39,17 +39,17 @@ def compare(path: Path, numbers: list[int], repeats: int) -> Iterator[Row]:
             model = MemoryClassifier(n_jobs=n_jobs)
             before = [clock() for clock in clocks]
             model.fit(X, y)
-            taken = [clock() - then for clock, then in zip(clocks, before, strict=True)]
-            best[n_jobs] = min(best.get(n_jobs, taken), taken)
+            elapsed = [clock() - then for clock, then in zip(clocks, before, strict=True)]
+            best[n_jobs] = min(best.get(n_jobs, elapsed), elapsed)
             files[n_jobs] = file_bytes(model)
-    for n_jobs, (wall, processor, own) in best.items():
+    for n_jobs, (wall, processor, in_thread) in best.items():
         yield {
             "table": path.stem,
             "n_jobs": n_jobs,
             "wall, s": wall,
             "times": wall / best[numbers[0]][0],
             "processor, s": processor,
-            "in the calling thread, s": own,
+            "in the calling thread, s": in_thread,
             "same bytes": files[n_jobs] == files[numbers[0]],
         }
 
@@ -59,9 +59,11 @@ def main() -> None:
     parser.add_argument("tables", type=Path, nargs="+")
     parser.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores; load before the first fit: {os.getloadavg()[0]:.1f}\n")
-    rows = [row for path in given.tables for row in compare(path, given.jobs, given.repeats)]
+    rows = [
+        row for path in arguments.tables for row in compare(path, arguments.jobs, arguments.repeats)
+    ]
     print("\n".join([*table(rows), "", f"load after the last fit: {os.getloadavg()[0]:.1f}"]))
 
 

@@ -1,5 +1,7 @@
-"""What it costs to follow a table: a change beside PostgreSQL's own apply worker, and the lag at
-100 changes a second.
+"""What it costs to follow a table.
+
+A change stands beside PostgreSQL's own apply worker; measured is also the lag at 100 changes a
+second.
 
     python benchmarks/follow.py [CHANGES] [SECONDS]
 
@@ -29,9 +31,9 @@ from postgres_server import server  # noqa: E402
 
 
 def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
-    """Change rows: half inserts, a third updates, the rest deletes; each statement changes one row."""
+    """Change rows: half inserts, a third updates, the rest deletes; one row a statement."""
     rng = random.Random(0)
-    made = first
+    new_id = first
     live = [number for (number,) in db.execute("select id from costs")]
     for _ in range(changes // 10):
         with db.transaction():
@@ -39,9 +41,9 @@ def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
                 what = rng.random()
                 at = rng.randrange(len(live))
                 if what < 0.5:
-                    made += 1
-                    live.append(made)
-                    row = (made, rng.choice("abc"), rng.randint(0, 30), rng.random())
+                    new_id += 1
+                    live.append(new_id)
+                    row = (new_id, rng.choice("abc"), rng.randint(0, 30), rng.random())
                     db.execute("insert into costs values (%s, %s, %s, %s, 'yes')", row)
                 elif what < 0.83:
                     db.execute(
@@ -55,10 +57,11 @@ def write(db: psycopg.Connection[Any], changes: int, first: int) -> None:
 def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
     """Return seconds in which a subscription applied changes that were in the log."""
     table.db.execute("create database copied")
-    there = address.replace("/postgres?", "/copied?")
-    with psycopg.connect(there, autocommit=True) as copied:
+    copy_address = address.replace("/postgres?", "/copied?")
+    with psycopg.connect(copy_address, autocommit=True) as copied:
         copied.execute(
-            "create table costs (id int primary key, plan text, calls int, spend float8, churned text)"
+            "create table costs (id int primary key, plan text, calls int, spend float8, "
+            "churned text)"
         )
         table.sql(
             "create publication copied for table costs",
@@ -66,8 +69,9 @@ def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
         )
         host = address.partition("host=")[2]
         copied.execute(
-            f"create subscription copied connection 'host={host} dbname=postgres user=postgres' publication copied "
-            "with (create_slot = false, enabled = false, copy_data = false, slot_name = 'copied')"
+            f"create subscription copied connection 'host={host} dbname=postgres user=postgres' "
+            "publication copied with (create_slot = false, enabled = false, copy_data = false, "
+            "slot_name = 'copied')"
         )
         rows = table.db.execute("select * from costs").fetchall()
         with copied.cursor() as cursor:
@@ -77,7 +81,8 @@ def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
         began = time.perf_counter()
         copied.execute("alter subscription copied enable")
         while not table.db.execute(
-            "select 1 from pg_replication_slots where slot_name = 'copied' and confirmed_flush_lsn >= %s",
+            "select 1 from pg_replication_slots where slot_name = 'copied' and "
+            "confirmed_flush_lsn >= %s",
             end,
         ).fetchone():
             time.sleep(0.01)
@@ -89,14 +94,14 @@ def apply_worker(address: str, table: FollowedTable, changes: int) -> float:
 
 def main(changes: int = 20_000, seconds: float = 20.0) -> None:
     with (
-        server("wal_level=logical", "fsync=off", "max_slot_wal_keep_size=4GB") as made,
+        server("wal_level=logical", "fsync=off", "max_slot_wal_keep_size=4GB") as database,
         tempfile.TemporaryDirectory() as folder,
     ):
-        table = FollowedTable(made.address, Path(folder), "costs", check_every=0.0, pause=0.05)
+        table = FollowedTable(database.address, Path(folder), "costs", check_every=0.0, pause=0.05)
         table.create(rows=20_000)
         table.sql("update {} set spend = random()")  # rows differ, so that few changes cancel out
         table.once()
-        theirs = apply_worker(made.address, table, changes)
+        worker_seconds = apply_worker(database.address, table, changes)
         began = time.perf_counter()
         cpu = time.process_time()
         with following(table.follower()) as follower:
@@ -106,15 +111,16 @@ def main(changes: int = 20_000, seconds: float = 20.0) -> None:
                 follower._read(end)
         took = time.perf_counter() - began
         cpu = time.process_time() - cpu
+        worker_us, our_us, cpu_us = (1e6 * spent / changes for spent in (worker_seconds, took, cpu))
         print(
-            f"{changes:,} changes: PostgreSQL's apply worker {1e6 * theirs / changes:.0f} µs a change, hammemo follow "
-            f"{1e6 * took / changes:.0f} µs ({1e6 * cpu / changes:.0f} µs of this process)"
+            f"{changes:,} changes: PostgreSQL's apply worker {worker_us:.0f} µs a change, "
+            f"hammemo follow {our_us:.0f} µs ({cpu_us:.0f} µs of this process)"
         )
         lags = []
         stop = threading.Event()
 
         def writing() -> None:
-            with psycopg.connect(made.address, autocommit=True) as db:
+            with psycopg.connect(database.address, autocommit=True) as db:
                 number = 5 * 10**6
                 due = time.perf_counter()
                 while not stop.is_set():
@@ -137,8 +143,9 @@ def main(changes: int = 20_000, seconds: float = 20.0) -> None:
             writer.join()
         lags = [facts["lag_seconds"] for facts in table.told if facts["event"] == "changed"]
         print(
-            f"100 changes a second for {seconds:g} s: lag of the file, median {statistics.median(lags):.2f} s, worst "
-            f"{max(lags):.2f} s, {len(lags)} batches"
+            f"100 changes a second for {seconds:g} s: lag of the file, "
+            f"median {statistics.median(lags):.2f} s, worst {max(lags):.2f} s, "
+            f"{len(lags)} batches"
         )
         table.close()
 

@@ -45,14 +45,14 @@ def state_sizes(X: NDArray[Any], y: NDArray[Any], n_tokens: int) -> dict[str, fl
 
 
 def main() -> None:
-    given = options(__doc__, data="WikiText-2", as_json="one object").parse_args()
-    task = build_task(read_folder(given.data))
+    arguments = options(__doc__, data="WikiText-2", as_json="one object").parse_args()
+    task = build_task(read_folder(arguments.data))
     chosen = np.random.default_rng(0).choice(
         task.candidate_positions("train"), N_EXAMPLES, replace=False
     )
     labels = np.array(task.vocabulary)[task.tokens["train"][chosen]]  # as strings
     X = task.contexts["train"][chosen, -H:].astype(np.int64)
-    show({"State (MiB)": state_sizes(X, labels, len(task.vocabulary))}, as_json=given.json)
+    show({"State (MiB)": state_sizes(X, labels, len(task.vocabulary))}, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ N_TOKENS = 33_278
 BATCH = 1024
 SLOW_QUERIES = 20_480
 PAPER_HEADLINE = (
-    f"{PAPER['sum prototype, dense'][3]:.0f} to {PAPER['MeMo fused, d = 128'][3]:.0f} million a second on a laptop "
-    "GPU, batches of 1,024"
+    f"{PAPER['sum prototype, dense'][3]:.0f} to {PAPER['MeMo fused, d = 128'][3]:.0f} "
+    "million a second on a laptop GPU, batches of 1,024"
 )
 Contender = tuple[int, "Callable[[], Any]"]
 """How many queries or examples one call handles, and the call."""
@@ -61,9 +61,7 @@ def race(
     rounds: int,
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> list[Row]:
-    """Return for each contender its rates, and the median over rounds of the first one's rate over
-    its own.
-    """
+    """Return each contender's rates, and the median ratio of the first one's rate to its own."""
     for _, run in contenders.values():
         run()  # warm up: caches filled, pages touched
     runs = {name: run for name, (_, run) in contenders.items()}
@@ -73,11 +71,11 @@ def race(
     return [
         {
             "name": name,
-            "best_per_second": float(own.max()),
-            "median_per_second": float(np.median(own)),
-            "ratio": float(np.median(first / own)),
+            "best_per_second": float(rates_of_one.max()),
+            "median_per_second": float(np.median(rates_of_one)),
+            "ratio": float(np.median(first / rates_of_one)),
         }
-        for name, own in rates.items()
+        for name, rates_of_one in rates.items()
     ]
 
 
@@ -91,6 +89,7 @@ def predict(
     y: NDArray[Any],
     queries: NDArray[Any],
     n_tokens: int,
+    *,
     rounds: int,
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, Any]:
@@ -102,9 +101,9 @@ def predict(
     ids = np.ascontiguousarray(queries, np.int64)
     answers = np.empty(len(ids), np.int32)
     contenders: dict[str, Contender] = {
-        "hammemo: compiled loop": (len(ids), lambda: table.winners(ids, None, None, answers, 1)),
+        "hammemo: compiled loop": (len(ids), lambda: table.winners(ids, None, None, out=answers)),
         "hammemo: Predictor.predict": (len(ids), lambda: predictor.predict(ids)),
-        "paper: fused product, d = 1024": _fused(X, y, ids[:SLOW_QUERIES], n_tokens),
+        "paper: fused product, d = 1024": _make_fused(X, y, ids[:SLOW_QUERIES], n_tokens),
         **_embedding_bag(model, ids[:SLOW_QUERIES]),
     }
     with threadpool_limits(1):
@@ -120,8 +119,10 @@ def predict(
     }
 
 
-def _fused(X: NDArray[Any], y: NDArray[Any], ids: NDArray[np.int64], n_tokens: int) -> Contender:
-    method = memo_method(X, y, n_tokens, 1024, "fused")
+def _make_fused(
+    X: NDArray[Any], y: NDArray[Any], ids: NDArray[np.int64], n_tokens: int
+) -> Contender:
+    method = memo_method(X, y, n_tokens, d=1024, form="fused")
     batches = [ids[i : i + BATCH] for i in range(0, len(ids), BATCH)]
     return len(ids), lambda: [method.answer(*method.tensors, batch) for batch in batches]
 
@@ -145,9 +146,7 @@ def _embedding_bag(model: MemoryClassifier, ids: NDArray[np.int64]) -> dict[str,
 
 
 def _one_query(predictor: Any, queries: NDArray[Any], rounds: int) -> dict[str, float]:
-    """Return microseconds for one context asked from Python, the best over the rounds of the mean
-    of many calls.
-    """
+    """Return the microseconds of one context asked from Python: the best round's mean."""
     lists = [row.tolist() for row in queries[:1000]]
     arrays = [row[None] for row in queries[:50]]
     runs = {
@@ -167,8 +166,9 @@ def fit(
     on_progress: Callable[[int, int], None] = ignore_progress,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Race learning from a stream and from contexts against a bare scatter loop, then learn a long
-    stream once.
+    """Race learning from a stream and from contexts against a bare loop.
+
+    Then learn a long stream once.
     """
     stream = zipf_stream(1_000_008, N_TOKENS, seed)
     windows = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(stream, 8)[:-1])
@@ -179,20 +179,22 @@ def fit(
     layout.compiled.rows(windows, None, None, rows)
     cells = layout.cells(64)
     targets = labels[8:].copy()
-    count = layout.compiled.count
-    count_stream = layout.compiled.count_stream
     scatter = bare_scatter()
     counted = layout.cells(64)
     scatter(rows, targets, counted)
-    count(windows, None, None, targets, None, cells)
+
+    def count_windows() -> None:
+        layout.compiled.count(windows, None, None, targets, multiplicity=None, cells=cells)
+
+    def count_whole_stream() -> None:
+        layout.compiled.count_stream(stream, None, None, labels, cells=cells)
+
+    count_windows()
     if (counted != cells).any():
         raise AssertionError("The bare loop and the compiled loop disagree.")
     contenders: dict[str, Contender] = {
-        "hammemo: stream": (len(targets), lambda: count_stream(stream, None, None, labels, cells)),
-        "hammemo: contexts": (
-            len(targets),
-            lambda: count(windows, None, None, targets, None, cells),
-        ),
+        "hammemo: stream": (len(targets), count_whole_stream),
+        "hammemo: contexts": (len(targets), count_windows),
         "bare scatter, rows given": (len(targets), lambda: scatter(rows, targets, cells)),
     }
     return {
@@ -255,14 +257,15 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=15, help="each runs every contender once")
     parser.add_argument("--tokens", type=int, default=20_000_000, help="length of the long stream")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with progress_bar("Racing") as on_progress:
-        if given.what == "fit":
-            results = fit(given.rounds, given.tokens, on_progress)
+        if arguments.what == "fit":
+            results = fit(arguments.rounds, arguments.tokens, on_progress)
         else:
-            task = None if given.data is None else build_task(read_folder(given.data))
-            results = predict(*paper_examples(task, all_queries=True), given.rounds, on_progress)
-    show(results, as_json=given.json)
+            task = None if arguments.data is None else build_task(read_folder(arguments.data))
+            examples = paper_examples(task, all_queries=True)
+            results = predict(*examples, rounds=arguments.rounds, on_progress=on_progress)
+    show(results, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What intervals of models of numbers cover: few rows, and many rows of which most were forgotten.
 
-    python -m benchmarks.intervals [--rows 10 20 50 100] [--coverage 0.95] [--tables linear counts] [--rounds 40]
+    python -m benchmarks.intervals [--rows 10 20 50 100] [--coverage 0.95] [--tables linear counts]
+                                   [--rounds 40]
     python -m benchmarks.intervals --forgotten
 
 There are nine made-up tables: sums with and without noise, curves, steps, a product, noise that
@@ -183,8 +184,10 @@ def measure_plain_errors(state: NumberState) -> ErrorSizes:
     places = unseen.places
     errors = rows.residuals[0].astype(np.float64)
     if len(places):
-        asked = ask_trees(state.layout, state.memory, rows, unseen)
-        errors = asked.targets - NumberWeights(state.vote.weights, state.vote.blend).predict(asked)
+        tree_answers = ask_trees(state.layout, state.memory, rows, unseen)
+        errors = tree_answers.targets - NumberWeights(state.vote.weights, state.vote.blend).predict(
+            tree_answers
+        )
     else:
         places = np.arange(len(rows.targets))
     sizes = fit_error_sizes(
@@ -223,23 +226,24 @@ def measure_few_rows(
 
 
 def measure_forgotten(table: str, left: float, rounds: int) -> list[list[Covered]]:
-    """Return what intervals of 80 % cover after rows were forgotten: before, now, and after a
-    refit.
+    """Return what intervals of 80 % cover after rows were forgotten.
+
+    The shares are those of before, now, and after a refit.
     """
-    found: list[list[Covered]] = [[], [], []]
+    judged: list[list[Covered]] = [[], [], []]
     kept = round(LEARNED_ROWS * left)
     for number in range(rounds):
         X, y = TABLES[table](np.random.default_rng([7, number]), 2 * LEARNED_ROWS)
-        asked = X[LEARNED_ROWS:]
+        questions = X[LEARNED_ROWS:]
         truths = y[LEARNED_ROWS:]
         model = MemoryRegressor().fit(X[:LEARNED_ROWS], y[:LEARNED_ROWS])
         errors = measure_plain_errors(model.state)
         if kept < LEARNED_ROWS:
             model.forget(X[kept:LEARNED_ROWS], y[kept:LEARNED_ROWS])
-        found[0].append(judge(predict_plainly(model.state, errors, asked, 0.8), truths))
-        found[1].append(judge(model.predict_interval(asked), truths))
-        found[2].append(judge(model.refit().predict_interval(asked), truths))
-    return found
+        judged[0].append(judge(predict_plainly(model.state, errors, questions, 0.8), truths))
+        judged[1].append(judge(model.predict_interval(questions), truths))
+        judged[2].append(judge(model.refit().predict_interval(questions), truths))
+    return judged
 
 
 def describe(rounds: list[Covered], coverage: float) -> str:
@@ -262,25 +266,26 @@ def main() -> None:
     parser.add_argument("--coverage", type=float, default=0.95)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--forgotten", action="store_true", help="forget rows without a refit")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
-    if given.forgotten:
+    if arguments.forgotten:
         print(heading("table | rows left | before | now | after a refit"))
-        for table in given.tables:
+        for table in arguments.tables:
             for left in LEFT_SHARES:
-                told = [
-                    describe(rounds, 0.8) for rounds in measure_forgotten(table, left, given.rounds)
+                cells = [
+                    describe(rounds, 0.8)
+                    for rounds in measure_forgotten(table, left, arguments.rounds)
                 ]
-                print(f"| {table} | {left:.0%} | {' | '.join(told)} |", flush=True)
+                print(f"| {table} | {left:.0%} | {' | '.join(cells)} |", flush=True)
         return
     print(heading("table | rows | before | now"))
-    for table in given.tables:
-        for n in given.rows:
-            told = [
-                describe(one, given.coverage)
-                for one in measure_few_rows(table, n, given.coverage, given.rounds)
+    for table in arguments.tables:
+        for n in arguments.rows:
+            cells = [
+                describe(one, arguments.coverage)
+                for one in measure_few_rows(table, n, arguments.coverage, arguments.rounds)
             ]
-            print(f"| {table} | {n} | {' | '.join(told)} |", flush=True)
+            print(f"| {table} | {n} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

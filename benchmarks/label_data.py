@@ -1,5 +1,6 @@
-"""Data of the benchmarks of many labels: a text whose tokens are the labels, the two readers, and a
-plain rival.
+"""Data of the benchmarks of many labels.
+
+They are a text whose tokens are the labels, the two readers, and a plain rival.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class LabelledText:
         *,
         targets: bool = False,
     ) -> LabelledText:
-        """Return the positions of the paper's task: all of the training text, and those of the test
-        text.
+        """Return the positions of the paper's task.
+
+        They are all of the training text, and those of the test text.
 
         With `targets` the questions are those that the paper's task asks: positions whose token is
         a candidate.
@@ -87,18 +89,19 @@ class LabelledText:
         highest = max(int(part.max(initial=-1)) for part in (X, y, queries, observed))
         # in no training text
         late = [f"<late {number}>" for number in range(len(task.vocabulary), highest + 1)]
-        return cls(X, y, queries, observed, np.array([*task.vocabulary, *late], object))
+        names = np.array([*task.vocabulary, *late], object)
+        return cls(X, y, queries, observed, names=names)
 
     @classmethod
-    def drawn(cls, n_train: int, n_queries: int, n_tokens: int = 33_278) -> LabelledText:
+    def draw(cls, n_train: int, n_queries: int, n_tokens: int = 33_278) -> LabelledText:
         """Return examples with the token frequencies of text, where no text is at hand."""
         stream = zipf_stream(n_train + n_queries + H, n_tokens)
         X = np.lib.stride_tricks.sliding_window_view(stream, H)[:-1]
         y = stream[H:]
         names = np.array([f"w{number}" for number in range(n_tokens)], object)
-        return cls(X[:n_train], y[:n_train], X[n_train:], y[n_train:], names)
+        return cls(X[:n_train], y[:n_train], X[n_train:], y[n_train:], names=names)
 
-    def fitted(self, kernel: str, vote: str = "sum") -> MemoryClassifier:
+    def fit_model(self, kernel: str, vote: str = "sum") -> MemoryClassifier:
         """Return the exact model of the examples, with strings as tokens and labels."""
         model = MemoryClassifier(clone(KERNELS[kernel]), Exact(), vote=clone(VOTES[vote]))
         return model.fit(self.names[self.X], self.names[self.y])
@@ -155,8 +158,9 @@ class TwoReaders:
 
 
 class Counters:
-    """A dictionary of counters, as one writes it without a library; only rows that some queries
-    read are kept.
+    """A dictionary of counters, as one writes it without a library.
+
+    Only rows that some queries read are kept.
     """
 
     def __init__(self, sites: Sites, queries: Sequence[Sequence[Any]]) -> None:

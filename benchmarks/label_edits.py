@@ -1,10 +1,11 @@
-"""Many labels, edited one example at a time: what an edit of `Exact` takes, and whether the counts
-stay right.
+"""Many labels, edited one example at a time.
+
+Measured is what an edit of `Exact` takes, and whether the counts stay right.
 
 `timings` edits a model and asks it in turn, and a second one of the same examples is only asked.
-`interleaved` makes many single edits, a question after each, and compares: answers with those of a
-dictionary of counters that is edited alike, and the bytes of the state with those of a model that
-has learnt what remains, and nothing else.
+`interleave_edits` makes many single edits, a question after each, and compares: answers with those
+of a dictionary of counters that is edited alike, and the bytes of the state with those of a model
+that has learnt what remains, and nothing else.
 
 What is counted is the time that the thread itself works. The command is ``python
 benchmarks/labels.py --edits N``.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -49,19 +50,19 @@ def run(
         for kernel in kernels
         for vote in RACED
     ]
-    made: list[Row] = []
+    race_rows: list[Row] = []
     for kernel in kernels:
-        told = after(on_progress, len(made) * n_edits, n_edits * len(kernels))
-        made.append(interleaved(data, kernel, n_edits, told))
-    return {"edits": timed, "interleaved": made}
+        on_race = after(on_progress, len(race_rows) * n_edits, n_edits * len(kernels))
+        race_rows.append(interleave_edits(data, kernel, n_edits, on_race))
+    return {"edits": timed, "interleaved": race_rows}
 
 
 def timings(data: LabelledText, kernel: str, vote: str, n_edits: int) -> Row:
     """Return the latencies, in microseconds, of edits of one example and of questions."""
     examples = data.late_examples()[:n_edits]
-    asked = [data.names[query][None] for query in data.queries[::-1][:n_edits]]
+    questions = [data.names[query][None] for query in data.queries[::-1][:n_edits]]
     with threadpool_limits(1):
-        still = data.fitted(kernel, vote)
+        still = data.fit_model(kernel, vote)
         took = {
             "native": _native_edits(TwoReaders.of(still), examples),
             "query_after_learn_one": [],
@@ -69,14 +70,14 @@ def timings(data: LabelledText, kernel: str, vote: str, n_edits: int) -> Row:
         edited = still.snapshot()
         for name in ("learn_one", "forget_one"):
             took[name] = [thread_seconds(getattr(edited, name), *example) for example in examples]
-        for example, query in zip(examples, asked, strict=True):
+        for example, query in zip(examples, questions, strict=True):
             edited.learn_one(*example)
             took["query_after_learn_one"].append(thread_seconds(edited.predict, query))
             edited.forget_one(*example)
         rows = [
             (np.array([tokens], object), np.array([label], object)) for tokens, label in examples
         ]
-        edits = [(*row, query) for row, query in zip(rows, asked, strict=True)]
+        edits = [(*row, query) for row, query in zip(rows, questions, strict=True)]
         took |= edit_seconds(still, edits, lambda: None)
     return {
         "kernel": kernel,
@@ -91,7 +92,7 @@ def _native_edits(readers: TwoReaders, examples: list[tuple[list[str], str]]) ->
     tokens = readers.live.store.tokens
     labels = readers.live.store.labels
     version: Any = readers.live.version
-    taken = []
+    times = []
     for row, label in examples:
         numbers = [tokens.get(token) for token in row]
         number = labels.get(label)
@@ -99,8 +100,17 @@ def _native_edits(readers: TwoReaders, examples: list[tuple[list[str], str]]) ->
             continue  # what is new must be numbered first
         started = time.thread_time()
         version = version.edit_one(numbers, number, 1)
-        taken.append(time.thread_time() - started)
-    return taken
+        times.append(time.thread_time() - started)
+    return times
+
+
+class SingleEdit(NamedTuple):
+    """An example that comes or goes."""
+
+    tokens: list[str]
+    label: str
+    sign: int
+    """1 where it comes, -1 where it goes."""
 
 
 class _Present:
@@ -113,18 +123,19 @@ class _Present:
         self._late = data.late_examples()
         self._random = random.Random(seed)
 
-    def edit(self, number: int) -> tuple[list[str], str, int]:
-        """Choose what comes or goes, and return it with 1 or -1."""
+    def edit(self, number: int) -> SingleEdit:
+        """Choose what comes or goes."""
         if self.examples and self._random.random() < 0.5:
             place = self._random.randrange(len(self.examples))
             self.examples[place], self.examples[-1] = self.examples[-1], self.examples[place]
-            return *self.examples.pop(), -1
+            tokens, label = self.examples.pop()
+            return SingleEdit(tokens, label, -1)
         tokens, label = self._late[self._random.randrange(len(self._late))]
         if number % _NEW_EVERY == 0:
             tokens = [*tokens[:-1], f"<new token {number}>"]
             label = f"<new label {number}>"
         self.examples.append((tokens, label))
-        return tokens, label, 1
+        return SingleEdit(tokens, label, 1)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return contexts and labels."""
@@ -132,7 +143,7 @@ class _Present:
         return np.array(tokens, object), np.array(labels, object)
 
 
-def interleaved(
+def interleave_edits(
     data: LabelledText,
     kernel: str,
     n_edits: int,
@@ -142,8 +153,9 @@ def interleaved(
     fits: int = 2,
     seed: int = 0,
 ) -> Row:
-    """Make single edits with a question after each; return how many a second, and how many answers
-    were wrong.
+    """Make single edits with a question after each.
+
+    Return how many edits were made a second, and how many answers were wrong.
 
     Parameters
     ----------
@@ -161,7 +173,7 @@ def interleaved(
     queries = data.names[data.queries].tolist()
     every = max(1, n_edits // compared)
     stretch = -(-n_edits // fits)
-    model = data.fitted(kernel)
+    model = data.fit_model(kernel)
     counters = Counters(model.sites_, [queries[i % len(queries)] for i in range(0, n_edits, every)])
     for tokens, label in present.examples:
         counters.change(tokens, label, 1)

@@ -57,14 +57,15 @@ def race(
     on_progress: Callable[[int, int], None] = ignore_progress,
     kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
-    """Return what each contender takes for a question, as a ratio to the dense path, and what a
-    table takes.
+    """Return what each contender takes for a question, as a ratio to the dense path.
+
+    Return what a table takes, too.
     """
     rates = []
     sizes = []
     with threadpool_limits(1):
         for done, name in enumerate(kernels):
-            readers = TwoReaders.of(data.fitted(name))
+            readers = TwoReaders.of(data.fit_model(name))
             for step, vote in enumerate(RACED):
                 rates += [
                     {"kernel": name, "vote": vote, **row}
@@ -85,24 +86,24 @@ def race(
 def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int) -> Iterator[Row]:
     vote = data.fit_vote(VOTES[name], readers.dense, readers.model.sites_)
     live, dense = (readers.predictor(reader, vote) for reader in (readers.reader, readers.dense))
-    ours, theirs = (predictor.view().scorer.ranker for predictor in (live, dense))
+    ours, plain = (predictor.view().scorer.ranker for predictor in (live, dense))
     some, every = (
         data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES)
     )
-    for asked, of_ours, of_theirs in (
-        ("top-1 in batches", ours.winners, theirs.winners),
-        (f"top-{TOP} in batches", partial(ours.leaders, k=TOP), partial(theirs.leaders, k=TOP)),
+    for question, of_ours, of_theirs in (
+        ("top-1 in batches", ours.winners, plain.winners),
+        (f"top-{TOP} in batches", partial(ours.leaders, k=TOP), partial(plain.leaders, k=TOP)),
     ):
         base, expected = _best(partial(of_theirs, some), len(some), repeats)
         took, answers = _best(partial(of_ours, every), len(every), repeats)
-        _expect_equal(f"{name}, {asked}", answers[: len(some)], expected)
+        _expect_equal(f"{name}, {question}", answers[: len(some)], expected)
         bare = (
             {"bare loop, entries only": _bare(readers, some, repeats)}
-            if asked.startswith("top-1 ")
+            if question.startswith("top-1 ")
             else {}
         )
-        yield from _rows(asked, {"dense path": base, "live table": took, **bare})
-    yield from _after_edits(data, readers, vote, some, repeats)
+        yield from _rows(question, {"dense path": base, "live table": took, **bare})
+    yield from _after_edits(data, readers, vote, some, repeats=repeats)
     lists = data.names[data.queries].tolist()
     few = lists[:_COUNTER_QUERIES]
     base, expected = _best(lambda: [dense(query) for query in few], len(few), repeats)
@@ -110,8 +111,10 @@ def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int)
         lambda: [live(query) for query in lists[:_DENSE_QUERIES]], len(some), repeats
     )
     _expect_equal(f"{name}, predictor(tokens)", answers[: len(few)], expected)
-    own = {"dict of Counters": _counters(data, readers, few, expected)} if name == "sum" else {}
-    yield from _rows("predictor(tokens)", {"dense path": base, "live table": took, **own})
+    counters = (
+        {"dict of Counters": _counters(data, readers, few, expected)} if name == "sum" else {}
+    )
+    yield from _rows("predictor(tokens)", {"dense path": base, "live table": took, **counters})
 
 
 def _after_edits(
@@ -122,8 +125,8 @@ def _after_edits(
     for tokens, label in data.late_examples()[-_EDITS:]:
         edited.learn_one(tokens, label)
     later = TwoReaders.of(edited)
-    ours, theirs = (vote.ranker(reader, edited.sites_) for reader in (later.reader, later.dense))
-    base, expected = _best(partial(theirs.winners, contexts), len(contexts), 1)
+    ours, plain = (vote.ranker(reader, edited.sites_) for reader in (later.reader, later.dense))
+    base, expected = _best(partial(plain.winners, contexts), len(contexts), 1)
     took, answers = _best(partial(ours.winners, contexts), len(contexts), repeats)
     _expect_equal("after edits", answers, expected)
     yield from _rows(
@@ -151,13 +154,13 @@ def _counters(
     return took
 
 
-def _rows(asked: str, taken: dict[str, float]) -> Iterator[Row]:
-    for name, took in taken.items():
+def _rows(question: str, seconds_by_reader: dict[str, float]) -> Iterator[Row]:
+    for name, took in seconds_by_reader.items():
         yield {
-            "asked": asked,
+            "asked": question,
             "name": name,
             "microseconds": 1e6 * took,
-            "ratio": taken["dense path"] / took,
+            "ratio": seconds_by_reader["dense path"] / took,
         }
 
 
@@ -179,10 +182,11 @@ def agreement(
     vote: str,
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> Row:
-    """Ask every question of both readers, for the best label and for the best ten; return how many
-    answers differ.
+    """Ask every question of both readers, for the best label and for the best ten.
+
+    Return how many answers differ.
     """
-    readers = TwoReaders.of(data.fitted(kernel))
+    readers = TwoReaders.of(data.fit_model(kernel))
     fitted = data.fit_vote(VOTES[vote], readers.dense, readers.model.sites_)
     live, dense = (
         fitted.ranker(reader, readers.model.sites_) for reader in (readers.reader, readers.dense)
@@ -226,14 +230,15 @@ def agreements(
 
 
 def fresh(data: LabelledText, repeats: int, kernels: Sequence[str] = tuple(KERNELS)) -> list[Row]:
-    """Fit and ask one question in processes of their own; return times and peaks of memory, the
-    best of the repeats.
+    """Fit and ask one question in processes of their own.
+
+    Return times and peaks of memory, the best of the repeats.
     """
     rows = []
     for kernel in kernels:
-        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as own:
+        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as process:
             runs = [
-                own.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result()
+                process.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result()
                 for _ in range(repeats)
             ]
         rows.append(
@@ -244,24 +249,22 @@ def fresh(data: LabelledText, repeats: int, kernels: Sequence[str] = tuple(KERNE
 
 def _fit_and_ask(X: Any, y: Any, query: Any, kernel: str) -> dict[str, float]:
     model = MemoryClassifier(KERNELS[kernel], Exact(), vote="sum")
-    found = {"mebibytes_before": peak_mebibytes(), "fit_seconds": seconds(model.fit, X, y)}
+    figures = {"mebibytes_before": peak_mebibytes(), "fit_seconds": seconds(model.fit, X, y)}
     return {
-        **found,
+        **figures,
         "first_query_seconds": seconds(model.predict, query),
         "peak_mebibytes": peak_mebibytes(),
     }
 
 
 def _best(run: Callable[[], Any], size: int, repeats: int) -> tuple[float, Any]:
-    """Return the least processor time of several runs, for one of `size` questions, and the
-    answers.
-    """
+    """Return the least processor time of several runs for each question, and the answers."""
     answers = run()  # a first time that does not count: what is made once is made now
     return min(in_turns({"": run}, repeats)[""]) / max(size, 1), answers
 
 
-def _expect_equal(what: str, found: Any, expected: Any) -> None:
-    if not np.array_equal(found, expected):
+def _expect_equal(what: str, answers: Any, expected: Any) -> None:
+    if not np.array_equal(answers, expected):
         raise AssertionError(f"Answers differ from those of the dense path: {what}.")
 
 
@@ -288,23 +291,23 @@ def main() -> None:
     instead.add_argument(
         "--agreement", action="store_true", help="compare all answers instead, with every vote"
     )
-    given = parser.parse_args()
-    kernels = [given.kernel] if given.kernel else [*KERNELS]
-    if given.data is None:
-        data = LabelledText.drawn(given.train or 1_000_000, given.queries or 20_000)
+    arguments = parser.parse_args()
+    kernels = [arguments.kernel] if arguments.kernel else [*KERNELS]
+    if arguments.data is None:
+        data = LabelledText.draw(arguments.train or 1_000_000, arguments.queries or 20_000)
     else:
-        task = build_task(read_folder(given.data))
-        asked = given.queries if given.agreement else given.queries or 20_000
-        data = LabelledText.of(task, given.train, asked, targets=given.agreement)
+        task = build_task(read_folder(arguments.data))
+        n_queries = arguments.queries if arguments.agreement else arguments.queries or 20_000
+        data = LabelledText.of(task, arguments.train, n_queries, targets=arguments.agreement)
     with progress_bar("Racing") as on_progress:
-        if given.edits:
-            results = label_edits.run(data, given.edits, on_progress, kernels)
-        elif given.agreement:
+        if arguments.edits:
+            results = label_edits.run(data, arguments.edits, on_progress, kernels)
+        elif arguments.agreement:
             results = {"agreement": agreements(data, on_progress, kernels)}
         else:
-            results = race(data, given.repeats, on_progress, kernels)
-            results["fresh"] = fresh(data, given.repeats, kernels)
-    show(results, as_json=given.json)
+            results = race(data, arguments.repeats, on_progress, kernels)
+            results["fresh"] = fresh(data, arguments.repeats, kernels)
+    show(results, as_json=arguments.json)
 
 
 if __name__ == "__main__":

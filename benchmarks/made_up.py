@@ -1,7 +1,9 @@
-"""Made-up tables whose shapes single trees miss: ours and LightGBM, each with its defaults and one
-thread.
+"""Made-up tables whose shapes single trees miss.
 
-    python -m benchmarks.made_up [--sets xor3-1000 hard-1e4] [--learners ours LightGBM] [--json FILE]
+Ours stands beside LightGBM, each with its defaults and one thread.
+
+    python -m benchmarks.made_up [--sets xor3-1000 hard-1e4] [--learners ours LightGBM]
+                                 [--json FILE]
     python -m benchmarks.made_up --show FILE
 
 A table is named by its shape and its training rows; 4,000 more rows are for testing, or 10,000
@@ -25,7 +27,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 # before NumPy is loaded: one thread for every learner
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -39,7 +41,7 @@ from hammemo.paper.experiments.measuring import cells, heading, table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measures import JsonLines, options
-from mixed import CELLS, LEARNERS, NAMES, comparisons, measured, summary
+from mixed import CELLS, LEARNERS, NAMES, comparisons, measure_learner, summary
 from tables import by_set
 
 if TYPE_CHECKING:
@@ -59,37 +61,49 @@ def sizes(name: str) -> tuple[int, int]:
     return n, n + (4_000 if n < 10_000 else 10_000)
 
 
-def made(name: str) -> tuple[pd.DataFrame, NDArray[Any], NDArray[np.float64] | None]:
-    """Return the columns and labels of a table, and the probability of the second label where it is
-    known.
-    """
+class MadeUpTable(NamedTuple):
+    """A table whose truth is known."""
+
+    columns: pd.DataFrame
+    labels: NDArray[Any]
+    probability: NDArray[np.float64] | None
+    """The probability of the second label in each row, where it is known."""
+
+
+def make_table(name: str) -> MadeUpTable:
+    """Make the table of this name."""
     shape = name.split("-")[0]
     (_, m) = sizes(name)
     if shape == "easy":
-        given = {"n_informative": 10, "n_redundant": 4, "n_clusters_per_class": 4, "flip_y": 0.02}
-        X, y = make_classification(m, 20, **given, random_state=0)
-        return _frame(X), y.astype(str), None
+        shape_options = {
+            "n_informative": 10,
+            "n_redundant": 4,
+            "n_clusters_per_class": 4,
+            "flip_y": 0.02,
+        }
+        X, y = make_classification(m, 20, **shape_options, random_state=0)
+        return MadeUpTable(_frame(X), y.astype(str), None)
     rng = np.random.default_rng(0)
     if shape == "parity":
         return _parity(m, rng)
     draw, n_columns, score = SHAPES[shape]
     X = getattr(rng, draw)(size=(m, n_columns))
     probability = expit(score(X))
-    return _frame(X), (rng.random(m) < probability).astype(int).astype(str), probability
+    labels = (rng.random(m) < probability).astype(int).astype(str)
+    return MadeUpTable(_frame(X), labels, probability)
 
 
 def _frame(X: NDArray[np.float64]) -> pd.DataFrame:
     return pd.DataFrame(X.astype(np.float32).astype(float)).add_prefix("c")
 
 
-def _parity(
-    m: int, rng: np.random.Generator
-) -> tuple[pd.DataFrame, NDArray[Any], NDArray[np.float64]]:
+def _parity(m: int, rng: np.random.Generator) -> MadeUpTable:
     codes = rng.integers(0, 4, (m, 8))
     odd = codes[:, :3].sum(axis=1) % 2
     y = np.where(rng.random(m) < 0.02, 1 - odd, odd)
     frame = pd.DataFrame(codes).add_prefix("n").map("v{}".format).astype(object)
-    return frame.assign(amount=rng.normal(size=m)), y.astype(str), np.where(odd, 0.98, 0.02)
+    frame = frame.assign(amount=rng.normal(size=m))
+    return MadeUpTable(frame, y.astype(str), np.where(odd, 0.98, 0.02))
 
 
 def _hard(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -120,15 +134,13 @@ SHAPES: dict[str, tuple[str, int, Any]] = {
 
 
 def possible(name: str) -> float | None:
-    """Return the mean log-loss of the true probabilities of the rows for testing, where they are
-    known.
-    """
-    _, y, probability = made(name)
+    """Return the mean log-loss of the true probabilities of the test rows; None if unknown."""
+    _, y, probability = make_table(name)
     if probability is None:
         return None
     shares = np.stack([1 - probability, probability])[:, sizes(name)[0] :]
-    own = shares[(y[sizes(name)[0] :] == "1").astype(int), np.arange(shares.shape[1])]
-    return float(-xlogy(1.0, own).mean())
+    true_chances = shares[(y[sizes(name)[0] :] == "1").astype(int), np.arange(shares.shape[1])]
+    return float(-xlogy(1.0, true_chances).mean())
 
 
 def first_rows(n: int, y: Any, _: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -148,22 +160,22 @@ def main() -> None:
     parser.add_argument(
         "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
     )
-    given = parser.parse_args()
-    kept = JsonLines(*(given.show or [given.json]))
+    arguments = parser.parse_args()
+    kept = JsonLines(*(arguments.show or [arguments.json]))
     print(heading(NAMES))
-    for name in [] if given.show else given.sets:
-        for learner in given.learners:
+    for name in [] if arguments.show else arguments.sets:
+        for learner in arguments.learners:
             if not kept.find(set=name, learner=learner):
-                row = measured(
+                row = measure_learner(
                     name,
                     learner,
-                    lambda: made(name)[:2],  # noqa: B023  called at once
-                    0,
-                    partial(first_rows, sizes(name)[0]),
+                    lambda: make_table(name)[:2],  # noqa: B023  called at once
+                    seed=0,
+                    split=partial(first_rows, sizes(name)[0]),
                 )
                 print(f"| {cells(CELLS, kept.add(row))} |", flush=True)
     sets = by_set(kept.rows)
-    if given.show:
+    if arguments.show:
         print(
             "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
         )

@@ -32,16 +32,16 @@ N_TOKENS = 1000
 H = 2
 
 
-def called(call: Callable[[int], Any], n: int) -> dict[str, float] | None:
+def measure_calls(call: Callable[[int], Any], n: int) -> dict[str, float] | None:
     """Return the latencies of n calls."""
     return latencies([thread_seconds(call, i) for i in range(n)])
 
 
-def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+def measure_seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     """Return the processor time of a call, in seconds, and what it returns."""
     started = time.process_time()
-    found = call()
-    return round(time.process_time() - started, 2), found
+    result = call()
+    return round(time.process_time() - started, 2), result
 
 
 def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
@@ -52,33 +52,33 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     times = None if equal else np.minimum(rng.zipf(1.5, n_labels), 10**6)
     model = MemoryClassifier("positional", memory=Exact(), vote="sum")
     results: dict[str, Any] = {"labels": n_labels, "counts": "equal" if equal else "different"}
-    results["learn_seconds"], _ = timed(lambda: model.fit(X, y, sample_weight=times))
-    results["first_query_seconds"], _ = timed(lambda: model.predict(X[:1]))
+    results["learn_seconds"], _ = measure_seconds(lambda: model.fit(X, y, sample_weight=times))
+    results["first_query_seconds"], _ = measure_seconds(lambda: model.predict(X[:1]))
     reader: Any = model.memory_.reader()
     results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
     del reader  # it would keep this version
     # not the first: they lead all rows where counts are equal
     chosen = rng.choice(n_labels, n_edits, replace=False)
-    asked = X[chosen]
+    questions = X[chosen]
     rows = X[chosen].tolist()
     labels = y[chosen].tolist()
     results["predictor"] = predictor_latencies(model, rows)
-    results["predict"] = called(lambda i: model.predict(asked[i : i + 1]), n_edits)
-    results["learn_one"] = called(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
+    results["predict"] = measure_calls(lambda i: model.predict(questions[i : i + 1]), n_edits)
+    results["learn_one"] = measure_calls(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
     results["query_after_learn_one"] = latencies_after(model, rows, labels)
-    results["forget_one"] = called(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
-    results["new_label"] = called(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
-    results["query_after_new_label"], _ = timed(lambda: model.predict(X[:1]))
-    results["forget_new_label"] = called(
+    results["forget_one"] = measure_calls(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
+    results["new_label"] = measure_calls(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
+    results["query_after_new_label"], _ = measure_seconds(lambda: model.predict(X[:1]))
+    results["forget_new_label"] = measure_calls(
         lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits
     )
     results["peak_mebibytes_before_saving"] = peak_mebibytes()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.model"
-        results["save_seconds"], _ = timed(lambda: save(model, path))
+        results["save_seconds"], _ = measure_seconds(lambda: save(model, path))
         results["file_mebibytes"] = round(os.path.getsize(path) / 2**20, 1)
-        results["load_seconds"], loaded = timed(lambda: load(path))
-        if loaded.predict(asked[:20]).tolist() != model.predict(asked[:20]).tolist():
+        results["load_seconds"], loaded = measure_seconds(lambda: load(path))
+        if loaded.predict(questions[:20]).tolist() != model.predict(questions[:20]).tolist():
             raise AssertionError("What was loaded answers differently.")
     results["peak_mebibytes"] = peak_mebibytes()
     return results
@@ -88,7 +88,7 @@ def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[
     """Return the latencies of `predictor(tokens)`; the predictor lists its labels before."""
     predictor = model.compile()
     predictor(rows[0])
-    return called(lambda i: predictor(rows[i]), len(rows))
+    return measure_calls(lambda i: predictor(rows[i]), len(rows))
 
 
 def latencies_after(
@@ -109,8 +109,8 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=10_000_000)
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--equal", action="store_true", help="learn each example once")
-    given = parser.parse_args()
-    print(json.dumps(run(given.labels, given.edits, equal=given.equal), indent=2))
+    arguments = parser.parse_args()
+    print(json.dumps(run(arguments.labels, arguments.edits, equal=arguments.equal), indent=2))
 
 
 if __name__ == "__main__":

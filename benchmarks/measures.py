@@ -1,5 +1,6 @@
-"""What benchmarks share: turns, latencies, memory, runs that go on where they were stopped, and
-their command lines.
+"""What benchmarks share.
+
+These are turns, latencies, memory, runs that go on where they were stopped, and command lines.
 
 Rows, averages and tables as text are those of :mod:`hammemo.paper.experiments.measuring`.
 """
@@ -29,15 +30,14 @@ if TYPE_CHECKING:
 def after(
     on_progress: Callable[[int, int], None], before: int, total: int
 ) -> Callable[[int, int], None]:
-    """Return what tells the progress of one part of a longer run, of which `before` steps were done
-    earlier.
-    """
+    """Return what reports the progress of one part of a run after `before` other steps."""
     return lambda done, _: on_progress(before + done, total)
 
 
 def thread_seconds(call: Callable[..., Any], *arguments: Any) -> float:
-    """Return the seconds that this thread works: a call of microseconds feels nothing of what else
-    the machine does.
+    """Return the seconds that this thread works.
+
+    A call of microseconds feels nothing of what else the machine does.
 
     Where that clock is too coarse, as on Windows, the clock on the wall is read.
     """
@@ -51,8 +51,9 @@ def in_turns(
     clock: Callable[[], float] = time.process_time,
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> dict[str, list[float]]:
-    """Return the seconds of each run in each round; all runs take turns, so that other work falls
-    on all of them.
+    """Return the seconds of each run in each round.
+
+    All runs take turns, so that other work falls on all of them.
     """
     took: dict[str, list[float]] = {name: [] for name in runs}
     for done in range(rounds):
@@ -63,8 +64,9 @@ def in_turns(
 
 
 def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
-    """Return what is done a processor second by calls that each do `size`, repeated for at least
-    this many seconds.
+    """Return how much is done in a processor second by calls that each do `size`.
+
+    They are repeated for at least this many seconds.
     """
     started = time.process_time()
     calls = 0
@@ -76,16 +78,17 @@ def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
     return calls * size / spent
 
 
-def latencies(taken: Sequence[float]) -> dict[str, float] | None:
-    """Return the median, the 99th percentile and the longest of some seconds, in microseconds; None
-    of nothing.
+def latencies(samples: Sequence[float]) -> dict[str, float] | None:
+    """Return the median, the 99th percentile and the longest of some seconds, in microseconds.
+
+    Return None for no samples.
     """
-    if not taken:
+    if not samples:
         return None
     return dict(
         zip(
             ("median", "p99", "longest"),
-            (1e6 * np.percentile(taken, [50, 99, 100])).tolist(),
+            (1e6 * np.percentile(samples, [50, 99, 100])).tolist(),
             strict=True,
         )
     )
@@ -101,23 +104,24 @@ def show(results: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False))
         return
-    for title, found in results.items():
-        if isinstance(found, list):
-            print("\n".join([f"{title}:", "", *table(found), ""]))
-        elif isinstance(found, dict):
+    for title, result in results.items():
+        if isinstance(result, list):
+            print("\n".join([f"{title}:", "", *table(result), ""]))
+        elif isinstance(result, dict):
             print(
                 "\n".join(
-                    [title, *(f"  {name:55s} {cell(value):>12}" for name, value in found.items())]
+                    [title, *(f"  {name:55s} {cell(value):>12}" for name, value in result.items())]
                 )
             )
         else:
-            print(f"{title.replace('_', ' ')}: {cell(found)}")
+            print(f"{title.replace('_', ' ')}: {cell(result)}")
 
 
 @cache
-def measured_on() -> dict[str, str]:
-    """Return the commit that is measured, with "-dirty" if code has changed since, the date and the
-    machine.
+def describe_run() -> dict[str, str]:
+    """Return the commit that is measured, the date and the machine.
+
+    The commit ends with "-dirty" if code has changed since.
     """
     root = Path(__file__).parents[1]
 
@@ -134,8 +138,8 @@ def measured_on() -> dict[str, str]:
         if git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
         else ""
     )
-    known = Path("/proc/cpuinfo")
-    lines = known.read_text(encoding="utf-8").splitlines() if known.exists() else []
+    cpu_file = Path("/proc/cpuinfo")
+    lines = cpu_file.read_text(encoding="utf-8").splitlines() if cpu_file.exists() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     return {
         "commit": (git("rev-parse", "--short=8", "HEAD") or "unknown") + dirty,
@@ -147,7 +151,7 @@ def measured_on() -> dict[str, str]:
 class JsonLines:
     """Rows in a file, one JSON object a line, so that a run that was stopped goes on where it was.
 
-    A line also has `measured_on`, which rows do not.
+    A line also has `measured`, which rows do not.
 
     Parameters
     ----------
@@ -168,19 +172,19 @@ class JsonLines:
 
     def find(self, **known: Any) -> Row | None:
         """Return the last row with these values."""
-        found = (
+        matches = (
             row
             for row in reversed(self.rows)
             if all(row.get(name) == value for name, value in known.items())
         )
-        return next(found, None)
+        return next(matches, None)
 
     def add(self, row: Row) -> Row:
         """Keep one more row."""
         self.rows.append(row)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                print(json.dumps({**row, "measured": measured_on()}), file=file)
+                print(json.dumps({**row, "measured": describe_run()}), file=file)
         return row
 
 

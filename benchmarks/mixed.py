@@ -1,7 +1,9 @@
-"""Tables with numbers: ours by default beside other learners, each with its defaults and one
-thread.
+"""Tables with numbers.
 
-    python -m benchmarks.mixed --data FOLDER [--sets pima heart] [--learners ours LightGBM] [--seed 0] [--json FILE]
+Ours stands beside other learners, each with its defaults and one thread.
+
+    python -m benchmarks.mixed --data FOLDER [--sets pima heart] [--learners ours LightGBM]
+                               [--seed 0] [--json FILE]
     python -m benchmarks.mixed --show FILE
     python -m benchmarks.mixed --data FOLDER --by-time [--learners ours LightGBM]
     python -m benchmarks.mixed --scikit-learn [--learners ours LightGBM]
@@ -35,7 +37,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 # before NumPy is loaded: one thread for every learner
@@ -70,6 +72,7 @@ from measures import JsonLines, options, rate
 from tables import Wrapped, by_set
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
@@ -103,7 +106,7 @@ class Categories(Wrapped):
         self.values = {name: sorted(X[name].value_counts().index[:most]) for name in names_of(X)}
         return super().fit(X, y)
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return the frame."""
         X = X.copy()
         for name, values in self.values.items():
@@ -122,10 +125,12 @@ class EarlyStopping(Categories):
         inside, outside = train_test_split(
             np.arange(len(y)), test_size=0.2, random_state=0, stratify=y
         )
-        held_out = [(self.given(X.iloc[outside]), y[outside])]
+        held_out = [(self.as_input(X.iloc[outside]), y[outside])]
         self.learner.set_params(n_estimators=1000)
         stop = [early_stopping(50, verbose=False)]
-        self.learner.fit(self.given(X.iloc[inside]), y[inside], eval_set=held_out, callbacks=stop)
+        self.learner.fit(
+            self.as_input(X.iloc[inside]), y[inside], eval_set=held_out, callbacks=stop
+        )
         self.classes_ = self.learner.classes_
         return self
 
@@ -133,11 +138,11 @@ class EarlyStopping(Categories):
 class Named(Wrapped):
     """Rows as they are, and which columns are names, for CatBoost."""
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return the frame, dates as numbers."""
         return as_numbers(X)
 
-    def told(self, X: Any) -> dict[str, Any]:
+    def fit_options(self, X: Any) -> dict[str, Any]:
         """Return which columns are categories."""
         return {"cat_features": names_of(X)}
 
@@ -150,14 +155,15 @@ class OneHot(Wrapped):
         self.columns = one_hot(X)
         return super().fit(X, y)
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return the array."""
         return self.columns.transform(as_numbers(X))
 
 
 def one_hot(X: pd.DataFrame) -> Any:
-    """Return what makes frequent names columns of 0 and 1 and missing numbers the median, fitted to
-    a frame.
+    """Return what encodes frequent names and missing numbers, fitted to a frame.
+
+    Names become columns of 0 and 1, missing numbers the median.
     """
     names = names_of(X)
     numbers = [name for name in X if name not in names]
@@ -193,8 +199,8 @@ class Without(Wrapped):
             return super().fit(X, y)
 
 
-def _base_of_zeros(*given: Any, **named: Any) -> Any:
-    base = fit_class_base(*given, **named)
+def _base_of_zeros(*as_input: Any, **named: Any) -> Any:
+    base = fit_class_base(*as_input, **named)
     return replace(base, coefficients=base.coefficients * 0, crossed=base.crossed * 0)
 
 
@@ -224,6 +230,16 @@ def _forest() -> RandomForestClassifier:
     return RandomForestClassifier(n_jobs=1, random_state=0)
 
 
+def _make_calibrated_forest() -> Any:
+    return OneHot(CalibratedClassifierCV(_forest(), cv=5, ensemble=False))
+
+
+def _histogram_boosting() -> Any:
+    return Categories(
+        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
+    )
+
+
 def _stack() -> Any:
     line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     parts = [("line", line), ("forest", _forest()), ("boosting", _lightgbm())]
@@ -235,14 +251,10 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "LightGBM": lambda: Categories(_lightgbm()),
     "LightGBM, early stopping": lambda: EarlyStopping(_lightgbm()),
     "CatBoost": _catboost,
-    "histogram boosting": lambda: Categories(
-        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
-    ),
+    "histogram boosting": _histogram_boosting,
     "EBM": _explainable,
     "random forest": lambda: OneHot(_forest()),
-    "random forest, calibrated": lambda: OneHot(
-        CalibratedClassifierCV(_forest(), cv=5, ensemble=False)
-    ),
+    "random forest, calibrated": _make_calibrated_forest,
     "stack": _stack,
 }
 ABLATIONS = {
@@ -268,7 +280,7 @@ def read_table(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
     return frame, y
 
 
-def packaged_tables() -> dict[str, Callable[[], Any]]:
+def list_packaged_tables() -> dict[str, Callable[[], Any]]:
     """Return what reads the tables that come with scikit-learn, as frames and as arrays."""
 
     def array(load: Any) -> tuple[Any, Any]:
@@ -298,7 +310,7 @@ def by_time(y: Any, _: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int6
     yield np.arange(cut), np.arange(cut, len(y))
 
 
-def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split: Any) -> Row:
+def measure_learner(name: str, learner: str, read: Callable[[], Any], seed: int, split: Any) -> Row:
     """Return the means over folds of one learner."""
     X, y = read()
     if learner != "ours":  # the others are wrapped for frames
@@ -308,12 +320,14 @@ def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split:
     exactly = None
     for train, test in split(y, seed):
         model = LEARNERS[learner]()
-        learnt, asked = (X.iloc[train], X.iloc[test]) if hasattr(X, "iloc") else (X[train], X[test])
+        indexed = X.iloc if hasattr(X, "iloc") else X
+        learnt = indexed[train]
+        questions = indexed[test]
         took = seconds(model.fit, learnt, y[train])
-        answers = np.asarray(model.predict_proba(asked), np.float64)
-        speed = rate(lambda: model.predict_proba(asked), len(test))  # noqa: B023
+        answers = np.asarray(model.predict_proba(questions), np.float64)
+        speed = rate(lambda: model.predict_proba(questions), len(test))  # noqa: B023
         rows.append(
-            [*_judged(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20]
+            [*_judge(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20]
         )
         losses += _losses(model, answers, y[test])
         if learner == "ours" and exactly is None:
@@ -346,17 +360,31 @@ def _losses(model: Any, answers: Any, y: Any) -> list[float]:
     ]
 
 
-def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
-    """Return accuracy, log-loss and, for two labels, ROC AUC."""
+class Judgement(NamedTuple):
+    """How good answers are."""
+
+    accuracy: float
+    log_loss: float
+    auc: float
+    """The area under the ROC curve; NaN with more than two labels."""
+
+
+def _judge(model: Any, answers: Any, y: Any) -> Judgement:
+    """Judge the probabilities that a model gives."""
     labels = np.asarray(model.classes_).astype(str)
     auc = float(roc_auc_score(y == labels[1], answers[:, 1])) if len(labels) == 2 else np.nan
-    found = labels[answers.argmax(axis=1)]
-    return float(accuracy_score(y, found)), float(log_loss(y, answers, labels=labels)), auc
+    predictions = labels[answers.argmax(axis=1)]
+    return Judgement(
+        accuracy=float(accuracy_score(y, predictions)),
+        log_loss=float(log_loss(y, answers, labels=labels)),
+        auc=auc,
+    )
 
 
 def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool | None:
-    """Return whether a tenth forgotten leaves the model of the rest, to the byte; None where not
-    all rows are kept.
+    """Return whether a tenth forgotten leaves the model of the rest, to the byte.
+
+    Return None where not all rows are kept.
     """
     if not model.report().keeps_all:
         return None
@@ -366,8 +394,9 @@ def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool | None:
 
 
 def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return accuracy / log-loss of every learner, a row a set; means and summed times over sets
-    that all have.
+    """Return accuracy / log-loss of every learner, a row a set.
+
+    The last rows are means and summed times over sets that all have.
     """
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
     shared = [row for row in sets.values() if all(name in row for name in learners)]
@@ -389,11 +418,11 @@ def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
     return table(rows)
 
 
-def _both(found: list[Row]) -> str:
-    if not found:
+def _both(rows: list[Row]) -> str:
+    if not rows:
         return ""
     return " / ".join(
-        f"{np.mean([one[name] for one in found]):.3f}" for name in ("accuracy", "log_loss")
+        f"{np.mean([one[name] for one in rows]):.3f}" for name in ("accuracy", "log_loss")
     )
 
 
@@ -409,36 +438,39 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         if learner == "ours" or not both:
             continue
         ahead = {
-            name: ours["accuracy"] - theirs["accuracy"] for name, (ours, theirs) in both.items()
+            name: ours["accuracy"] - others["accuracy"] for name, (ours, others) in both.items()
         }
-        losses = [ours["log_loss"] - theirs["log_loss"] for ours, theirs in both.values()]
+        losses = [ours["log_loss"] - others["log_loss"] for ours, others in both.values()]
         times = [sum(pair[k]["fit_seconds"] for pair in both.values()) for k in (0, 1)]
         worst = min(ahead, key=lambda name: ahead[name])
         apart = {name: _errors_apart(*pair) for name, pair in both.items()}
         lower, higher = ([name for name, z in apart.items() if sign * z > 2] for sign in (-1, 1))
         lines.append(
-            f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}, log-loss "
-            f"{np.mean(losses):+.4f}; least on {worst}: {ahead[worst]:+.4f}; fits take {times[0] / times[1]:.1f} times "
+            f"ours beside {learner}, {len(both)} sets: "
+            f"accuracy {np.mean(list(ahead.values())):+.4f}, log-loss {np.mean(losses):+.4f}; "
+            f"least on {worst}: {ahead[worst]:+.4f}; fits take {times[0] / times[1]:.1f} times "
             "its processor time"
         )
         lines.append(
-            f"log-loss beyond two standard errors of the rows' differences: lower than {learner} on {len(lower)}, "
-            f"higher on {len(higher)} of {len(both)} sets ({', '.join(higher) or 'none'})"
+            "log-loss beyond two standard errors of the rows' differences: "
+            f"lower than {learner} on {len(lower)}, higher on {len(higher)} of {len(both)} sets "
+            f"({', '.join(higher) or 'none'})"
         )
     lines += _prices(sets)
     ours = [row["ours"] for row in sets.values() if "ours" in row]
-    exact = [found["forgets_exactly"] for found in ours if found["forgets_exactly"] is not None]
+    exact = [trial["forgets_exactly"] for trial in ours if trial["forgets_exactly"] is not None]
     return [
         *lines,
         f"a tenth forgotten, then refit, equal to the byte: {sum(exact)} of {len(exact)} sets",
     ]
 
 
-def _errors_apart(ours: Row, theirs: Row) -> float:
-    """Return the mean difference of the rows' losses, in standard errors; below zero where ours is
-    lower.
+def _errors_apart(ours: Row, others: Row) -> float:
+    """Return the mean difference of the rows' losses, in standard errors.
+
+    It is below zero where ours is lower.
     """
-    apart = np.subtract(ours["losses"], theirs["losses"])
+    apart = np.subtract(ours["losses"], others["losses"])
     error = float(apart.std(ddof=1)) / len(apart) ** 0.5
     return float(apart.mean() / max(error, 1e-12))
 
@@ -447,42 +479,59 @@ def _prices(sets: dict[str, dict[str, Row]]) -> list[str]:
     """Return the price of a fit on large tables, as a multiple of LightGBM's."""
     lines = []
     for which, most, least in (("two labels", 2, 2), ("more labels", 1_000, 3)):
-        found = {
+        prices = {
             name: row["ours"]["fit_seconds"] / row["LightGBM"]["fit_seconds"]
             for name, row in sets.items()
             if {"ours", "LightGBM"} <= set(row)
             and row["ours"]["rows"] >= LARGE
             and least <= row["ours"]["labels"] <= most
         }
-        if found:
-            each = ", ".join(f"{name} {price:.1f}" for name, price in found.items())
-            median = np.median(list(found.values()))
+        if prices:
+            each = ", ".join(f"{name} {price:.1f}" for name, price in prices.items())
+            median = np.median(list(prices.values()))
             lines.append(
-                f"fit beside LightGBM, {which}, {LARGE:,} rows or more: median {median:.1f} ({each})"
+                f"fit beside LightGBM, {which}, {LARGE:,} rows or more: "
+                f"median {median:.1f} ({each})"
             )
     return lines
 
 
-def asked(name: str, read: Callable[[], Any], seed: int) -> str:
-    """Return the processor time of questions of one row, of ten and of all test rows: ours,
-    LightGBM's, the ratio.
+def time_questions(name: str, read: Callable[[], Any], seed: int) -> str:
+    """Return the processor time of questions of one row, of ten and of all test rows.
+
+    Each has the time of ours, that of LightGBM, and the ratio.
     """
     X, y = read()
     train, test = next(splits(y, seed))
     ours = MemoryClassifier().fit(X.iloc[train], y[train])
-    theirs = Categories(_lightgbm()).fit(X.iloc[train], y[train])
+    lightgbm = Categories(_lightgbm()).fit(X.iloc[train], y[train])
     line = [name]
     for n, rounds in ((1, 200), (10, 100), (len(test), 7)):
         took: tuple[list[float], list[float]] = ([], [])
         for turn in range(rounds):
             rows = X.iloc[np.resize(np.roll(test, -turn * n), n)]
-            for times, model, given in zip(
-                took, (ours, theirs.learner), (rows, theirs.given(rows)), strict=True
+            for times, model, inputs in zip(
+                took, (ours, lightgbm.learner), (rows, lightgbm.as_input(rows)), strict=True
             ):
-                times.append(seconds(model.predict, given))
-        mine, other = (float(np.median(times[1:])) * 1000 for times in took)
-        line.append(f"{mine:.2f} / {other:.2f} ms, {mine / other:.2f}")
+                times.append(seconds(model.predict, inputs))
+        our_ms, other = (float(np.median(times[1:])) * 1000 for times in took)
+        line.append(f"{our_ms:.2f} / {other:.2f} ms, {our_ms / other:.2f}")
     return " | ".join(line)
+
+
+def find_tables(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    """Return what reads each table that is to be measured."""
+    if arguments.scikit_learn:
+        tables = list_packaged_tables()
+    elif arguments.show:
+        tables = {}
+    else:
+        pattern = "*-full.csv.gz" if arguments.by_time else "*.csv"
+        paths = sorted(arguments.data.glob(pattern), key=lambda path: path.stat().st_size)
+        tables = {path.name.split(".")[0]: partial(read_table, path) for path in paths}
+    if not arguments.sets:
+        return tables
+    return {name: read for name, read in tables.items() if name in arguments.sets}
 
 
 def main() -> None:
@@ -512,40 +561,39 @@ def main() -> None:
     parser.add_argument(
         "--show", type=Path, nargs="*", help="print what such files hold, and measure nothing"
     )
-    given = parser.parse_args()
-    if given.without:
-        given.learners = ["ours", *(f"ours, without {part}" for part in given.without)]
-    if given.data is None and not given.show and not given.scikit_learn:
+    arguments = parser.parse_args()
+    if arguments.without:
+        arguments.learners = ["ours", *(f"ours, without {part}" for part in arguments.without)]
+    if arguments.data is None and not arguments.show and not arguments.scikit_learn:
         parser.error("--data names the folder with the tables")
-    tables = packaged_tables() if given.scikit_learn else {}
-    if not given.show and not given.scikit_learn:
-        pattern = "*-full.csv.gz" if given.by_time else "*.csv"
-        paths = sorted(given.data.glob(pattern), key=lambda path: path.stat().st_size)
-        tables = {path.name.split(".")[0]: partial(read_table, path) for path in paths}
-    if given.questions:
+    tables = find_tables(arguments)
+    if arguments.questions:
         print(heading("set | one row | ten rows | the test rows"))
         for name, read in tables.items():
-            if not given.sets or name in given.sets:
-                print(f"| {asked(name, read, given.seed)} |", flush=True)
+            print(f"| {time_questions(name, read, arguments.seed)} |", flush=True)
         return
-    kept = JsonLines(*(given.show or [given.json]))
+    kept = JsonLines(*(arguments.show or [arguments.json]))
     print(heading(NAMES))
     for name, read in tables.items():
-        if given.sets and name not in given.sets:
-            continue
-        for learner in given.learners:
-            if kept.find(set=name, learner=learner, seed=given.seed):
+        for learner in arguments.learners:
+            if kept.find(set=name, learner=learner, seed=arguments.seed):
                 continue
             try:
                 row = kept.add(
-                    measured(name, learner, read, given.seed, by_time if given.by_time else splits)
+                    measure_learner(
+                        name,
+                        learner,
+                        read,
+                        seed=arguments.seed,
+                        split=by_time if arguments.by_time else splits,
+                    )
                 )
             except (ImportError, ValueError) as error:  # what some learners cannot take is said
                 print(f"| {name} | {learner} | left out: {str(error)[:100]} |", flush=True)
                 continue
             print(f"| {cells(CELLS, row)} |", flush=True)
-    sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
-    if given.show:
+    sets = by_set([row for row in kept.rows if arguments.show or row["seed"] == arguments.seed])
+    if arguments.show:
         print(
             "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
         )

@@ -1,7 +1,10 @@
-"""Packed rows beside entries side by side: bytes, and microseconds a query, of one model in
-segments.
+"""Packed rows beside entries side by side.
 
-    python benchmarks/packed_segments.py FOLDER        # such as FOLDER/processes of scale.py --segments
+Printed are bytes, and microseconds a query, of one model in segments.
+
+    python benchmarks/packed_segments.py FOLDER
+
+FOLDER is, for example, the folder FOLDER/processes of ``scale.py --segments``.
 
 Every segment is read and held in memory in both forms, so there must be memory for both. Then the
 same questions are asked of both in turns: the best label of one context, and the counts that
@@ -28,7 +31,7 @@ FORMS = {"side by side": False, "packed": True}
 
 def both_forms(stored: SegmentSet) -> dict[str, SegmentSet]:
     """Return the same segments in memory, in both forms."""
-    held: dict[str, list[SignedSegment]] = {form: [] for form in FORMS}
+    signed_segments: dict[str, list[SignedSegment]] = {form: [] for form in FORMS}
     for segment, sign, _ in stored.segments:
         rows = [
             segment.rows_between(k, 0, len(segment.vocabulary))
@@ -36,8 +39,8 @@ def both_forms(stored: SegmentSet) -> dict[str, SegmentSet]:
         ]
         for form, packed in FORMS.items():
             arrays = segment_arrays(rows, segment.vocabulary, segment.labels, packed=packed)
-            held[form].append(SignedSegment(Segment(stored.sites, arrays), sign))
-    return {form: SegmentSet(stored.sites, segments) for form, segments in held.items()}
+            signed_segments[form].append(SignedSegment(Segment(stored.sites, arrays), sign))
+    return {form: SegmentSet(stored.sites, segments) for form, segments in signed_segments.items()}
 
 
 def main(folder: str) -> None:
@@ -59,13 +62,18 @@ def main(folder: str) -> None:
     weights = np.ones(len(first.sites.positions))
     columns = SegmentColumns(None, n_labels)
     divisor = np.ones(1)
+
+    def find_best_label(segments: SegmentSet, i: int) -> Any:
+        return segments.winners(
+            queries[i : i + 1], weights, extras=[], columns=columns, divisor=divisor
+        )
+
+    def count_label(segments: SegmentSet, i: int) -> Any:
+        return segments.counts(queries[i : i + 1], labels[i : i + 1])
+
     questions: dict[str, Any] = {
-        "the best label": lambda segments, i: segments.winners(
-            queries[i : i + 1], weights, [], columns, divisor
-        ),
-        "the count of one label at each site": lambda segments, i: segments.counts(
-            queries[i : i + 1], labels[i : i + 1]
-        ),
+        "the best label": find_best_label,
+        "the count of one label at each site": count_label,
     }
     for name, ask in questions.items():
         times: dict[str, list[float]] = {form: [] for form in forms}
@@ -77,9 +85,9 @@ def main(folder: str) -> None:
                 times[form].append(1e6 * seconds(ask, segments, i))
                 answers.append(ask(segments, i).tolist())
             differ += answers[0] != answers[1]
-        medians = {form: median(own) for form, own in times.items()}
+        medians = {form: median(spans) for form, spans in times.items()}
         ratio = medians["packed"] / medians["side by side"]
-        each = ", ".join(f"{form} {own:.0f}" for form, own in medians.items())
+        each = ", ".join(f"{form} {spans:.0f}" for form, spans in medians.items())
         print(
             f"{name}, median us: {each}; ratio {ratio:.2f}; {differ} of {N_QUERIES} answers differ"
         )

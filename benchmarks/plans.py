@@ -1,5 +1,6 @@
-"""Plans held against what happens: 60 of them, each made from 10,000 examples and then carried out
-on all the data.
+"""Plans held against what happens.
+
+Each of 60 plans is made from 10,000 examples and then carried out on all the data.
 
 Four shapes of data: the paper's WikiText-2 task, and three synthetic ones with tokens of a Zipf
 law. For each shape, three draws of the data (each with its own seed of the estimator) and five
@@ -85,15 +86,39 @@ class Shape:
         y = rng.choice(self.n_labels, size[0], p=_zipf(self.n_labels, self.label_exponent))
         ranks = rng.choice(self.n_tokens, size, p=_zipf(self.n_tokens, self.token_exponent))
         shuffled = np.stack([rng.permutation(self.n_tokens) for _ in range(self.n_labels)])
-        own = rng.random(size) < np.linspace(0, self.dependence, self.h + 1)[1:]
-        X = np.where(own, shuffled[y[:, None], ranks], ranks)
+        is_dependent = rng.random(size) < np.linspace(0, self.dependence, self.h + 1)[1:]
+        X = np.where(is_dependent, shuffled[y[:, None], ranks], ranks)
         return PlanData(X[: self.n], y[: self.n], X[self.n :], len(np.unique(y[: self.n])))
 
 
 SHAPES = {
-    "events": Shape(60_000, 5, 2_000, 1.1, 20, 0.8, 0.7),
-    "many labels": Shape(120_000, 8, 40_000, 1.0, 150, 0.8, 0.5),
-    "long contexts": Shape(100_000, 12, 20_000, 1.2, 12, 0.5, 0.3),
+    "events": Shape(
+        n=60_000,
+        h=5,
+        n_tokens=2_000,
+        token_exponent=1.1,
+        n_labels=20,
+        label_exponent=0.8,
+        dependence=0.7,
+    ),
+    "many labels": Shape(
+        n=120_000,
+        h=8,
+        n_tokens=40_000,
+        token_exponent=1.0,
+        n_labels=150,
+        label_exponent=0.8,
+        dependence=0.5,
+    ),
+    "long contexts": Shape(
+        n=100_000,
+        h=12,
+        n_tokens=20_000,
+        token_exponent=1.2,
+        n_labels=12,
+        label_exponent=0.5,
+        dependence=0.3,
+    ),
 }
 
 
@@ -106,15 +131,15 @@ def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanDa
     """Return one draw of the paper's task."""
     rng = generator(seed, "plans, wikitext")
     stored = rng.permutation(task.candidate_positions("train"))[:n]
-    asked = rng.permutation(task.candidate_positions("test"))[:QUERIES]
+    places = rng.permutation(task.candidate_positions("test"))[:QUERIES]
     contexts = task.contexts
     tokens = task.tokens
     X = contexts["train"][stored, LONGEST - h :]
     y = tokens["train"][stored]
-    return PlanData(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
+    return PlanData(X, y, contexts["test"][places, LONGEST - h :], N_TARGETS)
 
 
-def measured(
+def measure_plans(
     data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS
 ) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
@@ -124,12 +149,12 @@ def measured(
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
     for goal in goals:
-        wanted: Row = (
+        request: Row = (
             {"budget": int(size / goal["exact_over"])} if "exact_over" in goal else dict(goal)
         )
-        wanted |= {"n_examples": len(data.X), "n_labels": data.n_labels, "random_state": seed}
+        request |= {"n_examples": len(data.X), "n_labels": data.n_labels, "random_state": seed}
         begun = time.process_time()
-        planned = plan(data.X[rows], data.y[rows], **wanted)
+        planned = plan(data.X[rows], data.y[rows], **request)
         took = time.process_time() - begun
         chosen = planned.chosen
         model = planned.estimator.fit(data.X, data.y)
@@ -190,7 +215,7 @@ def all_rows(
 ) -> list[Row]:
     rows = []
     for (name, draw), seed in product(draws.items(), seeds):
-        for row in measured(draw(seed), seed):
+        for row in measure_plans(draw(seed), seed):
             rows.append({"shape": name, "seed": seed, **row})
             if shown:
                 print(line(rows[-1]), flush=True)
@@ -234,27 +259,30 @@ def by_shape(rows: list[Row]) -> list[str]:
     shapes = []
     for shape in dict.fromkeys(row["shape"] for row in rows):
         every = [row for row in rows if row["shape"] == shape]
-        own = [row for row in every if not row["memory"].startswith("Exact")]
-        agreement = [100 * row["agreement"] for row in own]
-        widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in own]
-        error = max(100 * abs(row["predicted"][1] - row["agreement"]) for row in own)
+        hashed = [row for row in every if not row["memory"].startswith("Exact")]
+        agreement = [100 * row["agreement"] for row in hashed]
+        widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in hashed]
+        error = max(100 * abs(row["predicted"][1] - row["agreement"]) for row in hashed)
         worst = max((row["exact_predicted"] / row["exact_bytes"] - 1 for row in every), key=abs)
         shapes.append(
             {
                 "shape": shape,
-                "plans, exact table": f"{len(every)}, {len(every) - len(own)}",
+                "plans, exact table": f"{len(every)}, {len(every) - len(hashed)}",
                 "agreement, %": f"{min(agreement):.2f} to {max(agreement):.2f}",
-                "inside": f"{sum(row['hit'] for row in own)} of {len(own)}",
+                "inside": f"{sum(row['hit'] for row in hashed)} of {len(hashed)}",
                 "largest error, points": f"{error:.2f}",
                 "width, median and most": f"{np.median(widths):.2f}, {max(widths):.2f}",
-                "hashed size as predicted": f"{sum(map(_as_predicted, own))} of {len(own)}",
+                "hashed size as predicted": f"{sum(map(_as_predicted, hashed))} of {len(hashed)}",
                 "exact table's size, worst": f"{worst:+.1%}",
             }
         )
     return table(shapes)
 
 
-NAMES = "shape | goal | planned | state, KiB (predicted) | predicted agreement, % | measured | inside | CPU s"
+NAMES = (
+    "shape | goal | planned | state, KiB (predicted) | predicted agreement, % | measured | "
+    "inside | CPU s"
+)
 
 
 def line(row: Row) -> str:
@@ -269,8 +297,9 @@ def line(row: Row) -> str:
         "high": high,
     }
     return cells(
-        "| {shape} | {goal} | {memory} | {kibibytes:.0f} ({size}) | {value:.2f} ({low:.2f} to {high:.2f}) | "
-        "{percent:.2f} | {hit:yes/NO} | {cpu_seconds:.1f} |",
+        "| {shape} | {goal} | {memory} | {kibibytes:.0f} ({size}) | "
+        "{value:.2f} ({low:.2f} to {high:.2f}) | {percent:.2f} | {hit:yes/NO} | "
+        "{cpu_seconds:.1f} |",
         shown | {"percent": 100 * row["agreement"]},
     )
 
@@ -278,17 +307,17 @@ def line(row: Row) -> str:
 def main() -> None:
     parser = options(__doc__, data="WikiText-2", as_json="everything")
     parser.add_argument("--draws", type=int, default=3, help="draws of each shape")
-    given = parser.parse_args()
-    task = build_task(read_folder(given.data))
+    arguments = parser.parse_args()
+    task = build_task(read_folder(arguments.data))
     draws: dict[str, Callable[[int], PlanData]] = {
         "wikitext-2": lambda seed: wikitext_draw(task, seed)
     }
     draws |= {name: shape.draw for name, shape in SHAPES.items()}
-    if not given.json:
+    if not arguments.json:
         print(heading(NAMES))
-    rows = all_rows(draws, range(31, 31 + given.draws), shown=not given.json)
+    rows = all_rows(draws, range(31, 31 + arguments.draws), shown=not arguments.json)
     figures = summary(rows)
-    if given.json:
+    if arguments.json:
         print(json.dumps({"summary": figures, "rows": rows}, indent=2))
     else:
         print("\n".join(["", *by_shape(rows), "", json.dumps(figures, indent=2)]))

@@ -1,5 +1,6 @@
-"""The same predictor in hammemo, torch and ONNX Runtime: labels that differ, and questions a second
-of one core.
+"""The same predictor in hammemo, torch and ONNX Runtime.
+
+Printed are how many labels differ, and questions a second of one core.
 
     python benchmarks/portable.py --data ../shared/wikitext-2
     python benchmarks/portable.py --data ../shared/wikitext-2 --json
@@ -83,7 +84,7 @@ def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def raced(task: Any, queries: Any, repeats: int) -> list[Row]:
+def race_runtimes(task: Any, queries: Any, repeats: int) -> list[Row]:
     """Return one row for each model and runtime."""
     chosen = task.candidate_positions("train")
     X = task.contexts["train"][chosen, -H:].astype(np.int64)
@@ -93,16 +94,16 @@ def raced(task: Any, queries: Any, repeats: int) -> list[Row]:
         model = MemoryClassifier(kernel, memory, vote, random_state=0).fit(X, y)
         # The library makes the code of a token that it has not met; a graph has those that it was
         # given.
-        known = range(len(task.vocabulary)) if isinstance(memory, Gaussian) else None
-        predictor = model.compile(form, known)
+        vocabulary = range(len(task.vocabulary)) if isinstance(memory, Gaussian) else None
+        predictor = model.compile(form, vocabulary)
         with tempfile.TemporaryDirectory() as folder:
             answers = runtimes(predictor, Path(folder))
             expected = predictor.predict(queries)
             for runtime, answer in answers.items():
-                found = np.concatenate(
+                labels_of_graph = np.concatenate(
                     [answer(queries[i : i + BATCH]) for i in range(0, len(queries), BATCH)]
                 )
-                other = int((found != expected).sum())
+                other = int((labels_of_graph != expected).sum())
                 rates = {"in batches/s": BATCH, "single/s": 1}
                 row: Row = {
                     "model": name,
@@ -122,13 +123,13 @@ def main() -> int:
     parser = options(__doc__, data="WikiText-2", as_json="the rows")
     parser.add_argument("--queries", type=int, help="fewer questions (default: all)")
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
-    task = build_task(read_folder(given.data))
+    arguments = parser.parse_args()
+    task = build_task(read_folder(arguments.data))
     queries = task.contexts["test"][task.candidate_positions("test"), -H:].astype(np.int64)[
-        : given.queries
+        : arguments.queries
     ]
-    rows = raced(task, np.ascontiguousarray(queries), given.repeats)
-    print(json.dumps(rows) if given.json else "\n".join(table(rows)))
+    rows = race_runtimes(task, np.ascontiguousarray(queries), arguments.repeats)
+    print(json.dumps(rows) if arguments.json else "\n".join(table(rows)))
     return int(any(row["differ"] for row in rows if not row["model"].startswith("Gaussian")))
 
 

@@ -1,7 +1,9 @@
-"""Tables with a number to predict: ours by default beside other learners, each with its defaults
-and one thread.
+"""Tables with a number to predict.
 
-    python -m benchmarks.regression --data FOLDER [--sets wage airfare] [--learners ours LightGBM] [--json FILE]
+Ours stands beside other learners, each with its defaults and one thread.
+
+    python -m benchmarks.regression --data FOLDER [--sets wage airfare] [--learners ours LightGBM]
+                                    [--json FILE]
     python -m benchmarks.regression --show FILE
     python -m benchmarks.regression --data FOLDER --by-time | --wrong [--sets diabetes wage]
     python -m benchmarks.regression --made-up 1000000
@@ -26,7 +28,7 @@ import os
 import resource
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 # before NumPy is loaded: one thread for every learner
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -55,7 +57,7 @@ ONE_SPLIT_ROWS = 4_000
 
 
 class Categories:
-    """A learner whose names are pandas' categories, those of the training rows; dates are numbers."""
+    """A learner that reads names as categories of the training rows, and dates as numbers."""
 
     def __init__(self, learner: Any) -> None:
         self.learner = learner
@@ -63,7 +65,7 @@ class Categories:
     def fit(self, X: pd.DataFrame, y: Any) -> Categories:
         """Learn the values, then the rows."""
         self.values = {name: sorted(set(X[name].dropna().astype(str))) for name in names_of(X)}
-        self.learn(self.given(X), y)
+        self.learn(self.as_input(X), y)
         return self
 
     def learn(self, X: pd.DataFrame, y: Any) -> None:
@@ -72,9 +74,9 @@ class Categories:
 
     def predict(self, X: pd.DataFrame) -> Any:
         """Return the predicted numbers."""
-        return self.learner.predict(self.given(X))
+        return self.learner.predict(self.as_input(X))
 
-    def given(self, X: pd.DataFrame) -> pd.DataFrame:
+    def as_input(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the frame."""
         X = X.copy()
         for name, values in self.values.items():
@@ -106,7 +108,7 @@ class CatBoosted(Categories):
         """Learn the rows."""
         self.learner.fit(X, y, cat_features=list(self.values))
 
-    def given(self, X: pd.DataFrame) -> pd.DataFrame:
+    def as_input(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the frame with names as strings."""
         return as_numbers(
             X.assign(
@@ -121,10 +123,10 @@ class Arrays(Categories):
     def fit(self, X: pd.DataFrame, y: Any) -> Arrays:
         """Learn the columns, then the rows."""
         self.columns = one_hot(X)
-        self.learner.fit(self.given(X), y)
+        self.learner.fit(self.as_input(X), y)
         return self
 
-    def given(self, X: pd.DataFrame) -> Any:
+    def as_input(self, X: pd.DataFrame) -> Any:
         """Return the array."""
         return self.columns.transform(as_numbers(X))
 
@@ -164,7 +166,10 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "stack": _stack,
 }
 NAMES = "set | learner | RMSE | MAE | pinball | coverage | fit"
-CELLS = "{set} | {learner} | {rmse:.4f} | {mae:.4f} | {pinball:.4f|} | {coverage:.3f|} | {fit_seconds:.2f} s"
+CELLS = (
+    "{set} | {learner} | {rmse:.4f} | {mae:.4f} | {pinball:.4f|} | {coverage:.3f|} | "
+    "{fit_seconds:.2f} s"
+)
 
 
 def splits(n: int) -> list[Any]:
@@ -174,15 +179,22 @@ def splits(n: int) -> list[Any]:
     return list(KFold(3, shuffle=True, random_state=0).split(np.arange(n)))
 
 
-Table = tuple[str, pd.DataFrame, Any]
-"""A name, columns and targets."""
+class Table(NamedTuple):
+    """Columns and targets."""
+
+    name: str
+    X: pd.DataFrame
+    y: Any
+
+
 MADE_UP_TEST_ROWS = 20_000
 
 
 def read_table(path: Path) -> Table:
     """Return the name, the columns and the targets of a file."""
     X = pd.read_csv(path)
-    return path.stem, X, X.pop("target").to_numpy(np.float64)
+    y = X.pop("target").to_numpy(np.float64)
+    return Table(path.stem, X, y)
 
 
 def in_time(table: Table) -> Table:
@@ -193,12 +205,13 @@ def in_time(table: Table) -> Table:
         .sort_values(["mnth", "day", "hr"], kind="stable")
         .row.to_numpy()
     )
-    return f"{name}, by time", X.iloc[order].reset_index(drop=True), y[order]
+    return Table(f"{name}, by time", X.iloc[order].reset_index(drop=True), y[order])
 
 
-def made_up(rows: int) -> Table:
-    """Return eight numbers; the target is a sum of waves, a product and a step, with noise of .3 of
-    its deviation.
+def make_series(rows: int) -> Table:
+    """Return eight numbers.
+
+    The target is a sum of waves, a product and a step, with noise of .3 of its deviation.
     """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows + MADE_UP_TEST_ROWS, 8)).round(4)
@@ -209,7 +222,7 @@ def made_up(rows: int) -> Table:
         + 0.3 * x[:, 5]
     )
     y = clean / clean.std() + rng.normal(scale=0.3, size=len(x))
-    return f"made up, {rows:,}", pd.DataFrame(x, columns=[f"x{j}" for j in range(8)]), y
+    return Table(f"made up, {rows:,}", pd.DataFrame(x, columns=[f"x{j}" for j in range(8)]), y)
 
 
 def peak() -> float:
@@ -217,40 +230,41 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def recovered(table: Table) -> Row:
-    """Return RMSE with wrong targets, without them after `forget`, and after a refit: means over
-    folds.
+def measure_recovery(table: Table) -> Row:
+    """Return RMSE with wrong targets, without them after `forget`, and after a refit.
+
+    They are means over folds.
     """
     name, X, y = table
-    found = []
+    trials = []
     for train, test in splits(len(y)):
         wrong = np.random.default_rng(0).random(len(train)) < 0.1
         bad = train[wrong]
         scale = y[train].std()
-        asked = X.iloc[test]
+        questions = X.iloc[test]
         targets = y[train] + 5 * scale * wrong
 
         def error(
             model: MemoryRegressor,
-            asked: pd.DataFrame = asked,
+            questions: pd.DataFrame = questions,
             test: Any = test,
             scale: Any = scale,
         ) -> float:
-            return float(np.sqrt(np.mean((y[test] - model.predict(asked)) ** 2)) / scale)
+            return float(np.sqrt(np.mean((y[test] - model.predict(questions)) ** 2)) / scale)
 
         model = MemoryRegressor().fit(X.iloc[train], targets)
         with_wrong = error(model)
         model.forget(X.iloc[bad], y[bad] + 5 * scale)
-        found.append([with_wrong, error(model), error(model.refit())])
-    rmse = np.mean(found, axis=0).tolist()
+        trials.append([with_wrong, error(model), error(model.refit())])
+    rmse = np.mean(trials, axis=0).tolist()
     named = dict(zip(("wrong", "forgotten", "refitted"), rmse, strict=True))
     return {"set": name, **named, "won_back": (rmse[0] - rmse[1]) / (rmse[0] - rmse[2])}
 
 
-def measured(table: Table, learner: str, given_splits: list[Any] | None = None) -> Row:
+def measure_learner(table: Table, learner: str, given_splits: list[Any] | None = None) -> Row:
     """Return the means over folds of one learner."""
     name, X, y = table
-    found = []
+    trials = []
     for train, test in given_splits or splits(len(y)):
         model = LEARNERS[learner]()
         took = seconds(model.fit, X.iloc[train], y[train])
@@ -263,7 +277,7 @@ def measured(table: Table, learner: str, given_splits: list[Any] | None = None) 
                 np.maximum(np.array(LEVELS) * above, (np.array(LEVELS) - 1) * above).mean() / scale
             )
             coverage = ((above[:, 0] >= 0) & (above[:, 2] <= 0)).mean()
-        found.append(
+        trials.append(
             [
                 np.sqrt(np.mean(errors**2)) / scale,
                 np.abs(errors).mean() / scale,
@@ -272,8 +286,8 @@ def measured(table: Table, learner: str, given_splits: list[Any] | None = None) 
                 took,
             ]
         )
-    rmse, mae, pinball, coverage, took = np.mean(found, axis=0).tolist()
-    told = {
+    rmse, mae, pinball, coverage, took = np.mean(trials, axis=0).tolist()
+    description = {
         name: None if np.isnan(one) else one
         for name, one in (("pinball", pinball), ("coverage", coverage))
     }
@@ -283,14 +297,15 @@ def measured(table: Table, learner: str, given_splits: list[Any] | None = None) 
         "rows": len(y),
         "rmse": rmse,
         "mae": mae,
-        **told,
+        **description,
         "fit_seconds": took,
     }
 
 
 def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return how ours stands beside the others: geometric means of ratios, and how often ours is
-    lower.
+    """Return how ours stands beside the others.
+
+    The sentences have geometric means of ratios, and how often ours is lower.
     """
     lines = []
     for learner in LEARNERS:
@@ -300,7 +315,7 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         if learner == "ours" or not both:
             continue
         rmse, mae, price = (
-            np.array([ours[name] / theirs[name] for ours, theirs in both])
+            np.array([ours[name] / others[name] for ours, others in both])
             for name in ("rmse", "mae", "fit_seconds")
         )
         large = np.array([ours["rows"] >= ONE_SPLIT_ROWS for ours, _ in both])
@@ -308,39 +323,41 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
             f", {np.median(price[large]):.1f} in the median of larger tables" if large.any() else ""
         )
         lines.append(
-            f"ours beside {learner}, {len(both)} sets: RMSE x {np.exp(np.log(rmse).mean()):.3f} (lower on "
-            f"{(rmse < 1).sum()}), MAE x {np.exp(np.log(mae).mean()):.3f}; a fit takes {np.median(price):.1f} times "
-            f"its processor time in the median{of_large}"
+            f"ours beside {learner}, {len(both)} sets: RMSE x {np.exp(np.log(rmse).mean()):.3f} "
+            f"(lower on {(rmse < 1).sum()}), MAE x {np.exp(np.log(mae).mean()):.3f}; "
+            f"a fit takes {np.median(price):.1f} times its processor time in the "
+            f"median{of_large}"
         )
     covered = [row["ours"]["coverage"] for row in sets.values() if "ours" in row]
     if covered:
         lines.append(
-            f"80 % intervals cover {np.mean(covered):.3f}, from {min(covered):.3f} to {max(covered):.3f}"
+            f"80 % intervals cover {np.mean(covered):.3f}, "
+            f"from {min(covered):.3f} to {max(covered):.3f}"
         )
     return lines
 
 
-def special(given: Any) -> None:
+def special(arguments: Any) -> None:
     """Measure in the order of time, what forgetting wins back, or a made-up table."""
-    if given.wrong:
+    if arguments.wrong:
         print(heading("set | wrong | forgotten | refitted | won back by forget"))
-        for path in sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size):
-            if not given.sets or path.stem in given.sets:
-                told = "{set} | {wrong:.3f} | {forgotten:.3f} | {refitted:.3f} | {won_back:.0%}"
-                print(f"| {cells(told, recovered(read_table(path)))} |", flush=True)
+        for path in sorted(arguments.data.glob("*.csv"), key=lambda path: path.stat().st_size):
+            if not arguments.sets or path.stem in arguments.sets:
+                template = "{set} | {wrong:.3f} | {forgotten:.3f} | {refitted:.3f} | {won_back:.0%}"
+                print(f"| {cells(template, measure_recovery(read_table(path)))} |", flush=True)
         return
     table = (
-        made_up(given.made_up)
-        if given.made_up
-        else in_time(read_table(given.data / "bikeshare.csv"))
+        make_series(arguments.made_up)
+        if arguments.made_up
+        else in_time(read_table(arguments.data / "bikeshare.csv"))
     )
     n = len(table[2])
-    first = given.made_up or 3 * n // 4
+    first = arguments.made_up or 3 * n // 4
     print(heading(f"{NAMES} | MiB"))
-    for learner in given.learners:
+    for learner in arguments.learners:
         before = peak()
         try:
-            row = measured(table, learner, [(np.arange(first), np.arange(first, n))])
+            row = measure_learner(table, learner, [(np.arange(first), np.arange(first, n))])
         except ImportError:
             continue
         print(f"| {cells(CELLS, row)} | {peak() - before:,.0f} |", flush=True)
@@ -364,30 +381,32 @@ def main() -> None:
     parser.add_argument(
         "--made-up", type=int, metavar="ROWS", help="a made-up table of so many rows"
     )
-    given = parser.parse_args()
-    if given.data is None and not (given.show or given.made_up):
+    arguments = parser.parse_args()
+    if arguments.data is None and not (arguments.show or arguments.made_up):
         parser.error("--data names the folder with the tables")
-    if given.made_up or given.by_time or given.wrong:
-        special(given)
+    if arguments.made_up or arguments.by_time or arguments.wrong:
+        special(arguments)
         return
     paths = (
-        [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+        []
+        if arguments.show
+        else sorted(arguments.data.glob("*.csv"), key=lambda path: path.stat().st_size)
     )
-    kept = JsonLines(*(given.show or [given.json]))
+    kept = JsonLines(*(arguments.show or [arguments.json]))
     print(heading(NAMES))
     for path in paths:
-        for learner in given.learners:
-            if (given.sets and path.stem not in given.sets) or kept.find(
+        for learner in arguments.learners:
+            if (arguments.sets and path.stem not in arguments.sets) or kept.find(
                 set=path.stem, learner=learner
             ):
                 continue
             try:
-                row = kept.add(measured(read_table(path), learner))
+                row = kept.add(measure_learner(read_table(path), learner))
             except ImportError:
                 continue
             print(f"| {cells(CELLS, row)} |", flush=True)
     sets = by_set(kept.rows)
-    if given.show:
+    if arguments.show:
         print(
             "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
         )

@@ -8,9 +8,10 @@ columns, labels, weights, missing values, memories, votes, kernels and seeds; so
 that were made to have equal hashes. A third of the tables leave it to the rows which columns are
 numbers, in arrays, in data frames or in tables of Arrow: batches may hold missing values or whole
 numbers only where others hold fractions or dates. Some dates have a zone, some categories an order
-(of a frame, or declared by ``ordered=``), and some columns of Arrow are dictionaries with nulls. At the end `refit()` is called, and the file
-of the model is compared with that of a model that `fit` makes of the rows that are left, in another
-order. What is declared (the type of the labels) is the same for both.
+(of a frame, or declared by ``ordered=``), and some columns of Arrow are dictionaries with nulls. At
+the end `refit()` is called, and the file of the model is compared with that of a model that `fit`
+makes of the rows that are left, in another order. What is declared (the type of the labels) is the
+same for both.
 
 Some histories are of models of numbers, in every form of table that those of labels have.
 

@@ -1,10 +1,11 @@
-"""Learning files on one process, two threads, two processes and two Ray workers: rates, ratios,
-memory.
+"""Learning files on one process, two threads, two processes and two Ray workers.
+
+Printed are rates, ratios and memory.
 
     python benchmarks/scale.py --tokens 100000000
     python benchmarks/scale.py --quick                  # 10 million tokens
     python benchmarks/scale.py --memory exact --quick
-    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER   # see scale_segments.py
+    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row
 groups of 256 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048
@@ -32,7 +33,7 @@ from statistics import median
 import scale_segments
 from hammemo import MemoryClassifier
 from hammemo.engines import GroupReport, Machines, fit_documents
-from hammemo.engines.jobs import Job, pack, peak_memory, unpack
+from hammemo.engines.jobs import Job, Shards, pack, peak_memory, unpack
 from hammemo.memories import Exact, Hashed
 from hammemo.paper.experiments.measuring import Row, seconds, table
 from hammemo.sources.documents import open_source
@@ -138,21 +139,18 @@ def _merging(model: MemoryClassifier) -> dict[str, float]:
 
 
 def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, float]:
-    """Return what a task costs before its first token, and tokens a second beyond, in processor
-    time of one core.
-    """
+    """Return the processor time of a task before its first token, and tokens a second beyond."""
     source = open_source(folder)
-    job = Job(model.memory_.empty_like(), source, H, "drop", None, model.memory_.labels)
+    job = Job(model.memory_.empty_like(), source, H, "drop", pad=None, labels=model.memory_.labels)
+
+    def learn_and_pack(shards: Shards) -> object:
+        return pack(job.learn(0, shards)[0])
+
     tokens = []
     spent = []
     for number in (1, 4) if memory == "exact" else (4, 16):  # shards of one row group or two
         shards = tuple(source.shards(2**20)[:number])
-        spent.append(
-            min(
-                seconds(lambda: pack(job.learn(0, shards)[0]), clock=time.thread_time)  # noqa: B023  called at once
-                for _ in range(3)
-            )
-        )
+        spent.append(min(seconds(learn_and_pack, shards, clock=time.thread_time) for _ in range(3)))
         tokens.append(job.learn(0, shards)[1].tokens)
     rate = (tokens[1] - tokens[0]) / (spent[1] - spent[0])
     return {
@@ -162,12 +160,13 @@ def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, 
 
 
 def race(folder: Path, memory: str, rounds: int, names: list[str]) -> list[Row]:
-    """Run every contender so many times in turn, each in its own process, and return the medians."""
+    """Run every contender this many times in turn, in its own process; return the medians."""
     runs: dict[str, list[Row]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            arguments = ("--run", name, "--folder", str(folder), "--memory", memory)
-            runs[name].append(run_step(__file__, folder, *arguments))
+            step = f"--run {name} --memory {memory}".split()
+            step += ["--folder", str(folder)]  # which may have spaces
+            runs[name].append(run_step(__file__, folder, *step))
     rows = []
     for name in names:
         typical = sorted(runs[name], key=lambda run: run["seconds"])[len(runs[name]) // 2]
@@ -204,27 +203,31 @@ def main() -> None:
     if args.run:
         print(json.dumps(run_one(str(Path(args.folder, "files")), args.run, args.memory)))
         return
-    with tempfile.TemporaryDirectory(prefix="hm") as made:
-        folder = Path(args.folder or made)
+    with tempfile.TemporaryDirectory(prefix="hm") as temporary_folder:
+        folder = Path(args.folder or temporary_folder)
         if args.segments:
-            scale_segments.run(folder, args.tokens, args.segments, args.limit, args.engines)
+            scale_segments.run(folder, args.tokens, args.segments, args.limit, engines=args.engines)
             return
-        tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
-        write_files(folder / "files", tokens, 33_278, 2**22, 256)
+        tokens = 10_000_000 if args.quick else args.tokens
+        rounds = 1 if args.quick else args.rounds
+        write_files(folder / "files", tokens, 33_278, 2**22, group_documents=256)
         rows = race(folder, args.memory, rounds, args.only)
     if args.json:
         print(json.dumps(rows, indent=2))
         return
     one = rows[0]
     print(
-        f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_mebibytes_a_task']:.1f} MiB of files each\n"
+        f"{one['tokens']:,} tokens, {one['tasks']} tasks, "
+        f"{one['source_mebibytes_a_task']:.1f} MiB of files each\n"
     )
     lines = table(
         rows,
-        "contender | seconds | ratio | best | Mtok/s | read | learn | cpu s | all | load | peak MiB | idle | start s",
-        "{contender} | {seconds:.2f} | {ratio:.2f} | {best_ratio:.2f} | {mega_tokens_a_second:.2f} | "
-        "{read_mega_tokens_a_second:.1f} | {learn_mega_tokens_a_second:.2f} | {cpu_seconds:.2f} | "
-        "{all_cpu_seconds:.2f} | {load:.1f} | {peak_mebibytes:.0f} | {idle_mebibytes:.0f} | {start_seconds:.1f}",
+        "contender | seconds | ratio | best | Mtok/s | read | learn | cpu s | all | load | "
+        "peak MiB | idle | start s",
+        "{contender} | {seconds:.2f} | {ratio:.2f} | {best_ratio:.2f} | "
+        "{mega_tokens_a_second:.2f} | {read_mega_tokens_a_second:.1f} | "
+        "{learn_mega_tokens_a_second:.2f} | {cpu_seconds:.2f} | {all_cpu_seconds:.2f} | "
+        "{load:.1f} | {peak_mebibytes:.0f} | {idle_mebibytes:.0f} | {start_seconds:.1f}",
     )
     print("\n".join(lines))
     if "costs" in one:

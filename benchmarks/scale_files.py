@@ -1,5 +1,6 @@
-"""What `scale.py` and `scale_segments.py` share: files of Zipf tokens, and steps in processes that
-can be watched.
+"""What `scale.py` and `scale_segments.py` share.
+
+These are files of Zipf tokens, and steps in processes that can be watched.
 """
 
 from __future__ import annotations
@@ -53,21 +54,22 @@ def run_step(file: str, folder: Path, *arguments: str) -> dict[str, Any]:
     Its home is the folder: Ray writes there, and all processes of the step can be told by it. Ray
     does not report its use, and its workers are not nice.
     """
-    own = {
+    variables = {
         "HOME": str(folder),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, file, *arguments]
-    ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **own})
+    ended = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, env={**os.environ, **variables}
+    )
     facts: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return facts
 
 
 class Watch:
-    """Takes note of the most anonymous memory, and of the processor time, of each process of this
-    step.
+    """Notes the most anonymous memory and the processor time of each process of this step.
 
     These are the processes that share this one's home: the driver, Ray and the workers. It looks
     five times a second, so that processes count which end before this one does.
@@ -104,9 +106,7 @@ class Watch:
         return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> dict[str, float]:
-        """Return the peaks, in bytes, of this process and of the largest worker, and the processor
-        seconds of all.
-        """
+        """Return peak bytes of this process and the largest worker, and all processor seconds."""
         self._stop.set()
         self._thread.join()
         self._look()

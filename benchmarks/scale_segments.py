@@ -1,7 +1,8 @@
-"""A table larger than memory: learnt, asked and edited in segments, by ``python benchmarks/scale.py
---segments``.
+"""A table larger than memory.
 
-    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER     # goes on where it was stopped
+It is learned, asked and edited in segments, by ``python benchmarks/scale.py --segments``.
+
+    python benchmarks/scale.py --segments --tokens 300000000 --folder FOLDER
     python benchmarks/scale.py --segments --tokens 3000000
 
 Zipf tokens (exponent 1, 50,000 types), every type a label, positions, h = 8. Two processes, and
@@ -64,11 +65,11 @@ def run_fit(folder: str, engine: str, segments: int, limit: int) -> Row:
     out = str(Path(folder, engine))
     joined = SegmentsJob.open_segments
 
-    def noted(work: SegmentsJob, written: Any, segments: Any) -> Any:
+    def join_and_note(work: SegmentsJob, written: Any, segments: Any) -> Any:
         runs.extend(run.entries for run in written)
         return joined(work, written, segments)
 
-    SegmentsJob.open_segments = noted  # type: ignore[method-assign, assignment]
+    SegmentsJob.open_segments = join_and_note  # type: ignore[method-assign, assignment]
     started = time.perf_counter()
     estimator = MemoryClassifier("positional", memory=Exact(), vote="sum")
     machines = Machines(engine, 2, segments=segments, out=out, on_report=reports.append)
@@ -126,32 +127,34 @@ def all_queries() -> NDArray[Any]:
 
 
 def brute_force(files: Path, queries: NDArray[Any]) -> NDArray[Any]:
-    """Return the best labels, counted from the tokens themselves: no table, one pass for each
-    position.
+    """Return the best labels, counted from the tokens themselves.
+
+    There is no table, and one pass for each position.
     """
     scores = np.zeros((len(queries), N_TYPES), np.int32)
     for position in range(H):
-        wanted, rows = np.unique(queries[:, position], return_inverse=True)
+        token_values, rows = np.unique(queries[:, position], return_inverse=True)
         place = np.full(N_TYPES, -1, np.int64)
-        place[wanted] = np.arange(len(wanted))
-        counts = np.zeros(len(wanted) * N_TYPES, np.int32)
+        place[token_values] = np.arange(len(token_values))
+        counts = np.zeros(len(token_values) * N_TYPES, np.int32)
         for path in sorted(files.glob("*.parquet")):
             tokens, starts = _tokens(path)
             targets = np.ones(len(tokens), bool)
             for back in range(H):
                 targets[np.minimum(starts[:-1] + back, len(tokens) - 1)] = False
             labels = np.flatnonzero(targets)
-            found = place[tokens[labels - H + position]]
-            held = found >= 0
+            rows_of_tokens = place[tokens[labels - H + position]]
+            is_queried = rows_of_tokens >= 0
             keys, times = np.unique(
-                found[held] * N_TYPES + tokens[labels[held]], return_counts=True
+                rows_of_tokens[is_queried] * N_TYPES + tokens[labels[is_queried]],
+                return_counts=True,
             )
             counts[keys] += times.astype(np.int32)
-        scores += counts.reshape(len(wanted), N_TYPES)[rows]
-    seen = np.unique(
+        scores += counts.reshape(len(token_values), N_TYPES)[rows]
+    seen_labels = np.unique(
         np.concatenate([np.unique(_tokens(path)[0]) for path in files.glob("*.parquet")])
     )
-    return np.asarray(seen[scores[:, seen].argmax(axis=1)])
+    return np.asarray(seen_labels[scores[:, seen_labels].argmax(axis=1)])
 
 
 def _tokens(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -189,17 +192,18 @@ def _rows_read(model: Any, query: NDArray[Any]) -> Iterator[tuple[int, Any, int,
     """Yield (number of its segment, the segment, site, place) of every row that a query reads."""
     segments = model.memory_.segmented.files.segments
     for k, position in enumerate(model.sites_.positions):
-        here = int(segments.vocabulary.ints.searchsorted(query[position[0]]))
+        place = int(segments.vocabulary.ints.searchsorted(query[position[0]]))
         for number, view in enumerate(segments._views):
-            rank = int(view.own_ranks[here])
+            rank = int(view.own_ranks[place])
             ends = view.ends
-            if ends is not None and ends[0] <= here <= ends[1] and rank >= 0:
+            if ends is not None and ends[0] <= place <= ends[1] and rank >= 0:
                 yield number, view.segment, k, np.array([[rank]])
 
 
 def _pages(model: Any, queries: NDArray[Any]) -> Row:
-    """Count the pages that a query touches at a site: those of records, and those of its range of
-    entries.
+    """Count the pages that a query touches at a site.
+
+    The counts are those of records, and those of its range of entries.
     """
     most_records = 0
     most_over = 0
@@ -209,10 +213,10 @@ def _pages(model: Any, queries: NDArray[Any]) -> Row:
         for _, segment, k, place in _rows_read(model, query):
             touch = segment._touch
             touch.touched = set()
-            found = segment.find(k, place)
+            places = segment.find(k, place)
             records = len(touch.touched)
             touch.touched = set()
-            starts, stops = segment.spans(k, found)
+            starts, stops = segment.spans(k, places)
             segment.entries(starts, stops)
             read = int(stops[0] - starts[0]) * segment.entry_bytes.itemsize
             most_records = max(most_records, records)
@@ -229,8 +233,9 @@ def _pages(model: Any, queries: NDArray[Any]) -> Row:
 
 
 def _times(model: Any, queries: NDArray[Any]) -> Row:
-    """Time single queries, in processor time with their pages in memory, in wall time without, and
-    bare reads.
+    """Time single queries, and bare reads.
+
+    The clock is that of the processor with pages in memory, and that on the wall without.
     """
     segments = model.memory_.segmented.files.segments
     reader = model.memory_.reader()
@@ -245,7 +250,7 @@ def _times(model: Any, queries: NDArray[Any]) -> Row:
     contexts = [Contexts.of(query[None]) for query in queries]
     spans = [_spans(model, query) for query in queries]
     divisor = np.full(len(reader.labels), float(H))
-    asked: dict[str, Callable[[int], Any]] = {
+    calls: dict[str, Callable[[int], Any]] = {
         "pread": lambda n: [os.pread(files[file], size, first) for file, first, size in spans[n]],
         "rows": lambda n: reader.rows.read(contexts[n]),
         "winner": lambda n: reader.winners(contexts[n], model.sites_.weights, divisor),
@@ -259,7 +264,7 @@ def _times(model: Any, queries: NDArray[Any]) -> Row:
     times = {
         "kibibytes_a_query": float(np.mean([sum(size for *_, size in one) for one in spans])) / 1024
     }
-    for name, ask in asked.items():
+    for name, ask in calls.items():
         warm = [[seconds(ask, n) for n in range(len(queries))] for _ in range(2)][1]
         times[f"{name}_warm_us"] = 1e6 * median(warm)
         times[f"{name}_cold_us"] = 1e6 * median(cold(ask, n) for n in range(len(queries)))
@@ -267,35 +272,38 @@ def _times(model: Any, queries: NDArray[Any]) -> Row:
 
 
 def _edits(model: Any, queries: NDArray[Any]) -> dict[str, float]:
-    """Time single edits, and a question after each, in processor time; the folder stays as it is."""
+    """Time single edits, and a question after each, in processor time; no file is changed."""
     examples = [(query.tolist(), int(query[0])) for query in queries]
 
-    def timed(change: Callable[..., Any]) -> float:
+    def measure_change(change: Callable[..., Any]) -> float:
         return 1e6 * median(seconds(change, *example) for example in examples)
 
     def learn_and_ask(row: list[int], label: int) -> None:
         model.learn_one(row, label)
         model.predict([row])
 
-    found = {"learn_one_us": timed(model.learn_one), "learn_and_predict_us": timed(learn_and_ask)}
-    timed(model.forget_one)
-    timed(model.learn_one)
-    return {**found, "forget_one_us": timed(model.forget_one)}
+    times = {
+        "learn_one_us": measure_change(model.learn_one),
+        "learn_and_predict_us": measure_change(learn_and_ask),
+    }
+    measure_change(model.forget_one)
+    measure_change(model.learn_one)
+    return {**times, "forget_one_us": measure_change(model.forget_one)}
 
 
 def _spans(model: Any, query: NDArray[Any]) -> list[tuple[int, int, int]]:
     """Return (file, place, bytes) of all rows that a query reads."""
-    found = []
+    spans = []
     for number, segment, k, place in _rows_read(model, query):
         (start,), (stop,) = segment.spans(k, segment.find(k, place))
         entries = segment.entry_bytes
         first = entries.ctypes.data - segment._touch._address + int(start) * entries.itemsize
-        found.append((number, first, int(stop - start) * entries.itemsize))
-    return found
+        spans.append((number, first, int(stop - start) * entries.itemsize))
+    return spans
 
 
 def small_checks() -> Row:
-    """Compare a small model in segments with a table in memory, and edits on top with a fresh fit."""
+    """Compare a small model in segments with a table in memory, and its edits with a fresh fit."""
     tokens = zipf_stream(200_000, 2000, seed=7)
     windows = np.lib.stride_tricks.sliding_window_view(tokens, H + 1)
     X = windows[:, :H]
@@ -330,7 +338,10 @@ def small_checks() -> Row:
 
 def limit_bites(limit: int) -> bool:
     """Return whether a process under the limit is refused a little more than that."""
-    text = f"import resource, numpy; resource.setrlimit(resource.RLIMIT_DATA, ({limit * 2**20},) * 2); "
+    text = (
+        "import resource, numpy; resource.setrlimit(resource.RLIMIT_DATA, "
+        f"({limit * 2**20},) * 2); "
+    )
     text += f"numpy.ones({limit * 2**17})"
     ended = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=False
@@ -338,7 +349,7 @@ def limit_bites(limit: int) -> bool:
     return "MemoryError" in ended.stderr
 
 
-def _kept(what: str, folder: Path, segments: int, limit: int) -> Row:
+def _run_step_once(what: str, folder: Path, segments: int, limit: int) -> Row:
     """Run a step in a process of its own, or return what an earlier call has written of it."""
     record = folder / f"{what}.json"
     if not record.exists():
@@ -349,50 +360,61 @@ def _kept(what: str, folder: Path, segments: int, limit: int) -> Row:
     return facts
 
 
-LEARNT = """{engine:10} {examples:,} examples, {groups} groups ({resumed} done before), {seconds:.0f} s, \
-{all_cpu_seconds:.0f} processor seconds ({task_cpu_seconds:.0f} learning); peak RssAnon {driver_mebibytes:.0f} MiB \
-driver, {worker_mebibytes:.0f} MiB per worker
-           {learnt_mega_tokens:.2f} million tokens a processor second learnt; {runs} runs with {run_entries:,} \
-entries, {run_entries_a_token:.2f} a token; {added_mega_entries:.2f} million of these a processor second of all else; \
-{entries_a_token:.2f} entries a token in the end"""
-STORED = """{segments} segments, {mebibytes:,.0f} MiB, the largest {largest_mebibytes:.0f} MiB; {entries:,} entries in \
-{rows:,} rows, {bytes_an_entry:.2f} bytes an entry"""
-ASKED = """A site touches {index_pages_a_site} pages of records at most, and its range of entries on at most \
-{pages_beyond_the_range} page more than its bytes fill; a query {pages_a_query:.0f} pages (most {most_pages_a_query}), \
-{kibibytes_a_query:.0f} KiB of entries
-warm, median us: pread of the same bytes {pread_warm_us:.0f}, rows {rows_warm_us:.0f}, winner {winner_warm_us:.0f}, \
-predict {predict_warm_us:.0f}
-cold, median us: pread of the same bytes {pread_cold_us:.0f}, rows {rows_cold_us:.0f}, winner {winner_cold_us:.0f}, \
-predict {predict_cold_us:.0f}
-opening {open_seconds:.2f} s; a batch: {batch_us:.0f} us a query, {first_batch_us:.0f} the first time, with pages to \
-be checked
-edits on top, median us: learn_one {learn_one_us:.0f}, forget_one {forget_one_us:.0f}, learn_one and then predict \
-{learn_and_predict_us:.0f}"""
-SMALL = """Small model: streamed digest {streamed_digest_equal:equal/DIFFERS}; 10,000 examples added and 10,000 taken \
-back in {edit_seconds:.2f} s, compact {compact_seconds:.2f} s: {edits_equal_fresh_fit:equal to/DIFFERS FROM} a fresh \
-fit"""
+LEARNT = (
+    "{engine:10} {examples:,} examples, {groups} groups ({resumed} done before), {seconds:.0f} "
+    "s, {all_cpu_seconds:.0f} processor seconds ({task_cpu_seconds:.0f} learning); peak "
+    "RssAnon {driver_mebibytes:.0f} MiB driver, {worker_mebibytes:.0f} MiB per worker\n"
+    "           {learnt_mega_tokens:.2f} million tokens a processor second learnt; {runs} runs "
+    "with {run_entries:,} entries, {run_entries_a_token:.2f} a token; {added_mega_entries:.2f} "
+    "million of these a processor second of all else; {entries_a_token:.2f} entries a token in "
+    "the end"
+)
+STORED = (
+    "{segments} segments, {mebibytes:,.0f} MiB, the largest {largest_mebibytes:.0f} MiB; "
+    "{entries:,} entries in {rows:,} rows, {bytes_an_entry:.2f} bytes an entry"
+)
+ASKED = (
+    "A site touches {index_pages_a_site} pages of records at most, and its range of entries on "
+    "at most {pages_beyond_the_range} page more than its bytes fill; a query "
+    "{pages_a_query:.0f} pages (most {most_pages_a_query}), {kibibytes_a_query:.0f} KiB of "
+    "entries\n"
+    "warm, median us: pread of the same bytes {pread_warm_us:.0f}, rows {rows_warm_us:.0f}, "
+    "winner {winner_warm_us:.0f}, predict {predict_warm_us:.0f}\n"
+    "cold, median us: pread of the same bytes {pread_cold_us:.0f}, rows {rows_cold_us:.0f}, "
+    "winner {winner_cold_us:.0f}, predict {predict_cold_us:.0f}\n"
+    "opening {open_seconds:.2f} s; a batch: {batch_us:.0f} us a query, {first_batch_us:.0f} "
+    "the first time, with pages to be checked\n"
+    "edits on top, median us: learn_one {learn_one_us:.0f}, forget_one {forget_one_us:.0f}, "
+    "learn_one and then predict {learn_and_predict_us:.0f}"
+)
+SMALL = (
+    "Small model: streamed digest {streamed_digest_equal:equal/DIFFERS}; 10,000 examples added "
+    "and 10,000 taken back in {edit_seconds:.2f} s, compact {compact_seconds:.2f} s: "
+    "{edits_equal_fresh_fit:equal to/DIFFERS FROM} a fresh fit"
+)
 
 
 def run(folder: Path, tokens: int, segments: int, limit: int, engines: list[str]) -> None:
     """Print all of it."""
-    write_files(folder / "files", tokens, N_TYPES, 2**20, 64)
+    write_files(folder / "files", tokens, N_TYPES, 2**20, group_documents=64)
     print(
         f"RLIMIT_DATA {limit} MiB: {'bites' if limit_bites(limit) else 'DOES NOT BITE'}", flush=True
     )
-    runs = [_kept(engine, folder, segments, limit) for engine in engines]
+    runs = [_run_step_once(engine, folder, segments, limit) for engine in engines]
     print("\n".join([*(cells(LEARNT, one) for one in runs), cells(STORED, runs[0])]), flush=True)
     if len(runs) > 1:
         same = len({one["digest"] for one in runs}) == 1
         print("All folders are equal to the byte." if same else "THE FOLDERS DIFFER")
-    asked = _kept("queries", folder, segments, limit)
+    answers = _run_step_once("queries", folder, segments, limit)
     wrong = int(
         (np.load(folder / "answers.npy") != brute_force(folder / "files", all_queries())).sum()
     )
-    peak = asked["peak_mebibytes"]
+    peak = answers["peak_mebibytes"]
     print(
-        f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {peak:.0f} MiB"
+        f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; "
+        f"peak RssAnon {peak:.0f} MiB"
     )
-    print(cells(ASKED, asked), flush=True)
+    print(cells(ASKED, answers), flush=True)
     print(cells(SMALL, small_checks()))
 
 

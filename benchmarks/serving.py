@@ -77,30 +77,32 @@ from hammemo_server.http.bodies import Question, Labels
 decoder, encoder = msgspec.json.Decoder(Question), msgspec.json.Encoder()
 async def predict(request):
     question = decoder.decode(await request.body())
-    return Response(encoder.encode(Labels(["l0"] * len(question.rows), 1)), media_type="application/json")
+    labels = Labels(["l0"] * len(question.rows), 1)
+    return Response(encoder.encode(labels), media_type="application/json")
 app = Starlette(routes=[Route("/v1/models/{model}/predict", predict, methods=["POST"])])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", http="h11")
 """
 
 
 def row(
-    what: str, a_second: float, taken: Sequence[float] = (), used: float | None = None, n: float = 0
+    what: str, a_second: float, times: Sequence[float] = (), used: float | None = None, n: float = 0
 ) -> Row:
-    """Return one line of the table, of n things that used so much of the server's processor;
-    latencies in seconds.
+    """Return one line of the table, of n things that used so much of the server's processor.
+
+    `times` are latencies in seconds.
     """
-    found: Row = {
+    figures: Row = {
         "what": what,
         "a_second": a_second,
         "p50_ms": None,
         "p99_ms": None,
         "a_processor_second": None,
     }
-    if taken:
-        found["p50_ms"], found["p99_ms"] = (1e3 * np.percentile(taken, [50, 99])).tolist()
+    if times:
+        figures["p50_ms"], figures["p99_ms"] = (1e3 * np.percentile(times, [50, 99])).tolist()
     if used is not None:
-        found["a_processor_second"] = n / max(used, 0.01)
-    return found
+        figures["a_processor_second"] = n / max(used, 0.01)
+    return figures
 
 
 class OwnServer:
@@ -205,42 +207,51 @@ async def _load(
     clients: int,
     seconds: float,
     make: Callable[[], bytes],
+    *,
     most: int,
     pause: float = 0.0,
 ) -> list[float]:
     """Let clients send one request after another; return how long each answer took."""
     until = time.perf_counter() + seconds
-    taken: list[float] = []
+    times: list[float] = []
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.perf_counter() < until and len(taken) < most:
+        while time.perf_counter() < until and len(times) < most:
             began = time.perf_counter()
             await _ask(reader, writer, make())
-            taken.append(time.perf_counter() - began)
+            times.append(time.perf_counter() - began)
             if pause:
                 await asyncio.sleep(pause)
         writer.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
-    return taken
+    return times
 
 
 def load(
-    server: OwnServer, what: str, seconds: float, make: Callable[[], bytes], each: int = 1, clients: int = CLIENTS,
+    server: OwnServer,
+    what: str,
+    seconds: float,
+    make: Callable[[], bytes],
+    *,
+    each: int = 1,
+    clients: int = CLIENTS,
     most: int = 10**9,
-) -> Row:  # fmt: skip
+) -> Row:
     """Measure requests that count for `each`."""
     began = time.perf_counter()
     used = server.processor_seconds
-    taken = asyncio.run(_load(server.port, clients, seconds, make, most))
-    n = len(taken) * each
-    return row(what, n / (time.perf_counter() - began), taken, server.processor_seconds - used, n)
+    times = asyncio.run(_load(server.port, clients, seconds, make, most=most))
+    n = len(times) * each
+    rate = n / (time.perf_counter() - began)
+    return row(what, rate, times, used=server.processor_seconds - used, n=n)
 
 
 def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
-    """Measure predictions of one row of a default model of names, and the same requests to
-    Starlette, in turns.
+    """Measure predictions of one row of a default model of names.
+
+    The same requests go to Starlette, in turns.
     """
     from hammemo import MemoryClassifier, save
     from hammemo.client import Client
@@ -259,24 +270,25 @@ def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
         for server in (open_to_all, with_tokens):
             with Client(f"http://127.0.0.1:{server.port}", token=token, timeout=600) as client:
                 client.upload("m", folder / "names.model")
-        asked = [
+        contenders = [
             ("Starlette without a model", bare, ""),
             ("one row, no tokens", open_to_all, ""),
             ("Starlette without a model, asked with a token", bare, token),
             ("one row, with a token", with_tokens, token),
         ]
-        found: list[list[Row]] = [[] for _ in asked]
+        rows_of_each: list[list[Row]] = [[] for _ in contenders]
         for number in range(-1, rounds):  # the first round warms all up and is not counted
-            for (what, server, given), lines in zip(asked, found, strict=True):
-                make = partial(next, cycle(_row_requests(rows, given)))
+            for (what, server, row_token), lines in zip(contenders, rows_of_each, strict=True):
+                make = partial(next, cycle(_row_requests(rows, row_token)))
                 line = load(server, what, 600, make, clients=8, most=n_requests)
                 lines += [line] if number >= 0 else []
-    return [_median_of(lines) for lines in found]
+    return [_median_of(lines) for lines in rows_of_each]
 
 
 def names(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
-    """Return rows of 8 names, as many a column as a census has; four columns say which of two
-    labels is likely.
+    """Return rows of 8 names, as many a column as a census has.
+
+    Four columns say which of two labels is likely.
     """
     draw = random.Random(seed)
     sizes = (9, 16, 7, 15, 6, 5, 2, 42)
@@ -304,12 +316,14 @@ def wrk(server: OwnServer, what: str, seconds: float, rows: list[list[str]]) -> 
 local bodies, i = {{{bodies}}}, 0
 request = function()
   i = i % #bodies + 1
-  return wrk.format("POST", "/v1/models/m/predict", {{["content-type"] = "application/json"}}, bodies[i])
+  local headers = {{["content-type"] = "application/json"}}
+  return wrk.format("POST", "/v1/models/m/predict", headers, bodies[i])
 end
 done = function(summary, latency)
   local wrong = summary.errors.status + summary.errors.read + summary.errors.timeout
-  print(string.format("RESULT %d %f %f %f %d", summary.requests, summary.duration, latency:percentile(50),
-    latency:percentile(99), wrong))
+  local p50, p99 = latency:percentile(50), latency:percentile(99)
+  print(string.format("RESULT %d %f %f %f %d",
+    summary.requests, summary.duration, p50, p99, wrong))
 end
 """
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
@@ -318,13 +332,15 @@ end
         used = server.processor_seconds
         address = f"http://127.0.0.1:{server.port}"
         command = ["wrk", "-t1", "-c8", f"-d{max(1, round(seconds))}s", "-s", file.name, address]
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         used = server.processor_seconds - used
-    n, duration, p50, p99, wrong = map(float, re.search(r"RESULT (.*)", told)[1].split())  # type: ignore[index]
+    result = re.search(r"RESULT (.*)", output)
+    assert result is not None, output
+    n, duration, p50, p99, wrong = map(float, result[1].split())
     if wrong:
         raise RuntimeError(f"{wrong:g} answers were wrong")
-    found = row(f"{what} (wrk)", n / (duration / 1e6), used=used, n=n)
-    return found | {"p50_ms": p50 / 1e3, "p99_ms": p99 / 1e3}
+    figures = row(f"{what} (wrk)", n / (duration / 1e6), used=used, n=n)
+    return figures | {"p50_ms": p50 / 1e3, "p99_ms": p99 / 1e3}
 
 
 def predictions(server: OwnServer, what: str, seconds: float, rows: list[list[str]]) -> Row:
@@ -332,8 +348,8 @@ def predictions(server: OwnServer, what: str, seconds: float, rows: list[list[st
     if shutil.which("wrk"):
         wrk(server, what, 1, rows)  # to warm it up
         return wrk(server, what, seconds, rows)
-    asked = [request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in rows[:200]]
-    return load(server, what, seconds, lambda: random.choice(asked), clients=8)
+    requests = [request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in rows[:200]]
+    return load(server, what, seconds, lambda: random.choice(requests), clients=8)
 
 
 def flushes(folder: Path, seconds: float) -> Row:
@@ -345,10 +361,10 @@ def flushes(folder: Path, seconds: float) -> Row:
             file.flush()
             os.fdatasync(file.fileno())
 
-        taken: list[float] = []
-        while sum(taken) < seconds:
-            taken.append(seconds_of(flush, clock=time.perf_counter))
-    return row("flushes of this disk", len(taken) / sum(taken), taken)
+        times: list[float] = []
+        while sum(times) < seconds:
+            times.append(seconds_of(flush, clock=time.perf_counter))
+    return row("flushes of this disk", len(times) / sum(times), times)
 
 
 def examples(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
@@ -376,7 +392,7 @@ class Edits:
         return request("POST", "/v1/models/m/learn", {"op": op, "rows": rows, "labels": labels})
 
 
-def created(server: OwnServer, settings: Any) -> None:
+def create_model(server: OwnServer, settings: Any) -> None:
     """Make the model ``m`` with 20,000 examples."""
     learn = learn_in_parts(*examples(20_000), "/v1/models/m/learn", "")
     asyncio.run(server.ask(request("PUT", "/v1/models/m", settings), *learn))
@@ -384,36 +400,34 @@ def created(server: OwnServer, settings: Any) -> None:
 
 def edits(folder: Path, where: str, seconds: float) -> list[Row]:
     """Measure edits of an exact and a hashed model in a folder."""
-    found = []
+    measured_rows = []
     for name, settings in (("exact", {"columns": TOKENS}), ("hashed", HASHED)):
         with OwnServer.of(folder / name) as server:
-            created(server, settings)
-            found.append(
+            create_model(server, settings)
+            measured_rows.append(
                 load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1))
             )
-            found.append(
+            measured_rows.append(
                 load(
                     server,
                     f"{name}: examples in edits of 100, 16 clients{where}",
                     seconds,
                     Edits(100),
-                    100,
+                    each=100,
                 )
             )
-    return found
+    return measured_rows
 
 
 def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
-    """Print single edits and predictions a processor second of another version and of this one,
-    measured in turns.
-    """
-    asked = [
+    """Print edits and predictions a processor second of another version and this one, in turns."""
+    requests = [
         request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in examples(200, 1)[0]
     ]
     sent: list[tuple[str, int, Callable[[], Callable[[], bytes]]]] = [
         ("edits of 1 example", 1, lambda: Edits(1)),
         ("edits of 1 example", CLIENTS, lambda: Edits(1)),
-        ("predictions of 1 row", 8, lambda: partial(next, cycle(asked))),
+        ("predictions of 1 row", 8, lambda: partial(next, cycle(requests))),
     ]
     for name, settings in (
         ("exact", {"columns": TOKENS}),
@@ -426,7 +440,7 @@ def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
                 for i, python in enumerate((before, sys.executable))
             ]
             for server in servers:
-                created(server, settings)
+                create_model(server, settings)
             for what, clients, make in sent:
                 pairs = []
                 for number in range(-1, rounds):  # the first round warms both up and is not counted
@@ -435,9 +449,9 @@ def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
                     pairs += [tuple(rates[id(server)] for server in servers)] if number >= 0 else []
                 old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
                 ratio = statistics.median(after / before for before, after in pairs)
-                told = f"{name}: {what}, {clients} clients"
+                title = f"{name}: {what}, {clients} clients"
                 print(
-                    f"{told:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times",
+                    f"{title:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times",
                     flush=True,
                 )
             for server in servers:
@@ -490,11 +504,12 @@ def visits(folder: Path, seconds: float) -> list[Row]:
 
 
 def heaviest(token: str) -> list[bytes]:
-    """Return the heaviest questions that the limits allow, of the model ``a``: 20,000 labels, 4
-    columns.
+    """Return the heaviest questions that the limits allow, of the model ``a``.
+
+    It has 20,000 labels and 4 columns.
     """
     rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(10_000)]
-    asked = (
+    calls = (
         ("explain", {"rows": rows[:100], "k": 1_000}),
         ("top-k", {"rows": rows[:1_000], "k": 1_000}),
         ("predict", {"rows": rows}),
@@ -504,7 +519,7 @@ def heaviest(token: str) -> list[bytes]:
         # as heavy as one that is answered by the server itself
         ("explain", {"rows": rows[:1], "k": 1}),
     )
-    return [request("POST", f"/v1/models/a/{ask}", body, token) for ask, body in asked]
+    return [request("POST", f"/v1/models/a/{ask}", body, token) for ask, body in calls]
 
 
 async def _ask_on(port: int, sent: list[bytes]) -> None:
@@ -523,8 +538,9 @@ async def _ask_on(port: int, sent: list[bytes]) -> None:
 
 
 class Neighbour:
-    """Tenant A: a process that asks the heaviest questions, or all on one route, for the time of a
-    block.
+    """Tenant A.
+
+    It is a process that asks the heaviest questions, or all on one route, for the time of a block.
     """
 
     def __init__(self, port: int, token: str, route: str = "") -> None:
@@ -550,8 +566,9 @@ def learn_in_parts(rows: list[list[str]], labels: list[str], path: str, token: s
 
 
 def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
-    """Return what A sends, route by route: one of these after another, with new ids, of the model
-    ``a``.
+    """Return what A sends, route by route.
+
+    Requests go to the model ``a``, one after another, with new ids.
     """
     rows, labels = examples(2_000, 3)
     numbers = map(str, count(time.time_ns()))
@@ -579,9 +596,11 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
             for ask in ("refit", "forget") * 2
         ]
         return [
-            request("PUT", path, {"columns": TOKENS}, token), *edits, request("DELETE", path, None, token),
+            request("PUT", path, {"columns": TOKENS}, token),
+            *edits,
+            request("DELETE", path, None, token),
             request("POST", f"{path}/predict", {"rows": rows[:1]}, token),
-        ]  # fmt: skip
+        ]
 
     others: dict[str, Callable[[], list[bytes]]] = {
         "describe": lambda: [request("GET", "/v1/models/a", None, token)],
@@ -596,8 +615,9 @@ def routes_of(token: str) -> dict[str, Callable[[], list[bytes]]]:
 
 
 async def _send_on(port: int, make: Callable[[], list[bytes]]) -> None:
-    """Send what A sends on one route from 8 connections until this process is ended; refusals are
-    answers, too.
+    """Send what A sends on one route from 8 connections until this process is ended.
+
+    Refusals are answers, too.
     """
 
     async def client() -> None:
@@ -621,63 +641,78 @@ def answers_to(server: OwnServer, token: str) -> int:
     return sum(int(float(n)) for n in re.findall(r"hammemo_requests_total\{.*\} (\S+)", figures))
 
 
+def _serve_two_tenants(folder: Path) -> OwnServer:
+    """Serve the tenants whose tokens are in the folder."""
+    path = str(folder / "tokens.json")
+    return OwnServer.of(folder / "fair", sys.executable, "--token-file", path, one_core=False)
+
+
 def beside_routes(folder: Path, seconds: float) -> None:
     """Print B's p99 and longest prediction alone, and beside each of A's routes."""
     from hammemo_server.http.tokens import ROLES, new_token, write_entries
 
-    made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
-    write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
-    of_a, of_b = (token for token, _ in made.values())
+    tokens_of_tenants = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
+    write_entries(folder / "tokens.json", [entry for _, entry in tokens_of_tenants.values()])
+    of_a, of_b = (token for token, _ in tokens_of_tenants.values())
     setup = [
-        request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, made[name][0]) for name in made
+        request("PUT", f"/v1/models/{name}", {"columns": TOKENS}, tokens_of_tenants[name][0])
+        for name in tokens_of_tenants
     ]
-    for name, (token, _) in made.items():
+    for name, (token, _) in tokens_of_tenants.items():
         setup += learn_in_parts(*examples(5_000), f"/v1/models/{name}/learn", token)
     rows, _ = examples(1_000, 2)
 
     def one() -> bytes:
         return request("POST", "/v1/models/b/predict", {"rows": [random.choice(rows)]}, of_b)
 
-    tokens = ["--token-file", str(folder / "tokens.json")]
-    with OwnServer.of(folder / "fair", sys.executable, *tokens, one_core=False) as server:
+    with _serve_two_tenants(folder) as server:
         asyncio.run(server.ask(*setup))
         for route in ("", *routes_of(of_a)):
             with Neighbour(server.port, of_a, route) if route else contextlib.nullcontext():
                 before = answers_to(server, of_a)
-                taken = 1e3 * np.array(
-                    asyncio.run(_load(server.port, 1, seconds, one, 10**9, pause=0.01))
+                times = 1e3 * np.array(
+                    asyncio.run(_load(server.port, 1, seconds, one, most=10**9, pause=0.01))
                 )
                 n = answers_to(server, of_a) - before
-            p50, p99 = np.percentile(taken, [50, 99])
-            told = f"{route or 'alone':22} p50 {p50:6.1f}  p99 {p99:6.1f}  longest {taken.max():6.1f} ms"
+            p50, p99 = np.percentile(times, [50, 99])
+            line = (
+                f"{route or 'alone':22} p50 {p50:6.1f}  p99 {p99:6.1f}  longest "
+                f"{times.max():6.1f} ms"
+            )
             busy = f"{n} answers to A, load average {os.getloadavg()[0]:.1f}"
-            print(f"{told}  ({len(taken)} predictions, {busy})", flush=True)
+            print(f"{line}  ({len(times)} predictions, {busy})", flush=True)
 
 
 def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
-    """Return B's p99 of each request in milliseconds, each sent by a client of its own, 50 a second
-    at most.
+    """Return B's p99 of each request in milliseconds.
+
+    Each is sent by a client of its own, 50 a second at most.
     """
     rows, labels = examples(1_000, 2)
     numbers = map(str, count(time.time_ns()))
-    made: dict[str, Callable[[], bytes]] = {
-        "predict": lambda: request("POST", "/v1/models/b/predict", {"rows": [random.choice(rows)]}, token),
+
+    def ask_prediction() -> bytes:
+        question = {"rows": [random.choice(rows)]}
+        return request("POST", "/v1/models/b/predict", question, token)
+
+    def edit() -> bytes:
+        example = {"rows": [random.choice(rows)], "labels": [random.choice(labels)]}
+        return request("POST", "/v1/models/b/learn", {"op": next(numbers), **example}, token)
+
+    makers: dict[str, Callable[[], bytes]] = {
+        "predict": ask_prediction,
         "list": lambda: request("GET", "/v1/models", None, token),
-        "edit": lambda: request(
-            "POST", "/v1/models/b/learn",
-            {"op": next(numbers), "rows": [random.choice(rows)], "labels": [random.choice(labels)]},
-            token,
-        ),
-    }  # fmt: skip
+        "edit": edit,
+    }
 
     async def run() -> list[list[float]]:
         return await asyncio.gather(
-            *(_load(port, 1, seconds, make, 10**9, pause=0.02) for make in made.values())
+            *(_load(port, 1, seconds, make, most=10**9, pause=0.02) for make in makers.values())
         )
 
     return {
-        what: float(1e3 * np.percentile(taken, 99))
-        for what, taken in zip(made, asyncio.run(run()), strict=True)
+        what: float(1e3 * np.percentile(times, 99))
+        for what, times in zip(makers, asyncio.run(run()), strict=True)
     }
 
 
@@ -685,9 +720,9 @@ def fair(folder: Path, seconds: float, rounds: int) -> None:
     """Print B's p99 alone and beside A, in turns, and the median over the rounds."""
     from hammemo_server.http.tokens import ROLES, new_token, write_entries
 
-    made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
-    write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
-    of_a, of_b = (token for token, _ in made.values())
+    tokens_of_tenants = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
+    write_entries(folder / "tokens.json", [entry for _, entry in tokens_of_tenants.values()])
+    of_a, of_b = (token for token, _ in tokens_of_tenants.values())
     rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(20_000)]
     setup = [
         request("PUT", "/v1/models/a", {"columns": 4}, of_a),
@@ -695,18 +730,19 @@ def fair(folder: Path, seconds: float, rounds: int) -> None:
     ]
     setup += learn_in_parts(rows, [f"label {j}" for j in range(20_000)], "/v1/models/a/learn", of_a)
     setup += learn_in_parts(*examples(5_000), "/v1/models/b/learn", of_b)
-    tokens = ["--token-file", str(folder / "tokens.json")]
-    found: list[dict[str, tuple[float, float]]] = []
-    with OwnServer.of(folder / "fair", sys.executable, *tokens, one_core=False) as server:
+    rounds_of_p99: list[dict[str, tuple[float, float]]] = []
+    with _serve_two_tenants(folder) as server:
         asyncio.run(server.ask(*setup))
         for _ in range(rounds):
             alone = latencies(server.port, of_b, seconds)
             with Neighbour(server.port, of_a):
                 beside = latencies(server.port, of_b, seconds)
-            found.append({what: (alone[what], beside[what]) for what in alone})
-            told = ", ".join(f"{what} {a:.1f} to {b:.1f}" for what, (a, b) in found[-1].items())
+            rounds_of_p99.append({what: (alone[what], beside[what]) for what in alone})
+            changes = ", ".join(
+                f"{what} {a:.1f} to {b:.1f}" for what, (a, b) in rounds_of_p99[-1].items()
+            )
             print(
-                f"p99 alone to p99 beside A, ms: {told}; load average {os.getloadavg()[0]:.1f}",
+                f"p99 alone to p99 beside A, ms: {changes}; load average {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
         figures = asyncio.run(server.ask(request("GET", "/metrics", None, of_a)))[0].decode()
@@ -715,30 +751,32 @@ def fair(folder: Path, seconds: float, rounds: int) -> None:
         figures,
     )
     print("answers to A:", ", ".join(f"{n} {ask} with {status}" for ask, status, n in counted))
-    for what in found[0]:
+    for what in rounds_of_p99[0]:
         alone_ms, beside_ms = (
-            statistics.median(times) for times in zip(*(line[what] for line in found), strict=True)
+            statistics.median(times)
+            for times in zip(*(line[what] for line in rounds_of_p99), strict=True)
         )
         most = max(3 * alone_ms, 50.0)
         verdict = "fair" if beside_ms <= most else "NOT FAIR"
         print(
-            f"{what:10} p99 alone {alone_ms:7.1f} ms, beside A {beside_ms:7.1f} ms, at most {most:7.1f}: {verdict}"
+            f"{what:10} p99 alone {alone_ms:7.1f} ms, beside A {beside_ms:7.1f} ms, "
+            f"at most {most:7.1f}: {verdict}"
         )
 
 
 def replay(folder: Path) -> Row:
     """Measure how long 10,000 edits take to be replayed after kill -9."""
     server = OwnServer.of(folder)
-    created(server, {"columns": TOKENS})
+    create_model(server, {"columns": TOKENS})
     load(server, "", 600, Edits(1), clients=64, most=10_000)
     server.end(kill=True)
     with OwnServer.of(folder) as server:
-        told = json.loads(asyncio.run(server.ask(request("GET", "/v1/models/m", None)))[0])
-    if told["version"] < 10_000:
-        raise RuntimeError(f"only {told['version']} edits came back")
-    seconds = told["replay_seconds"]
-    print(f"replay of {told['version']:,} edits after kill -9: {seconds:.2f} s", flush=True)
-    return row("edits replayed", told["version"] / seconds)
+        facts = json.loads(asyncio.run(server.ask(request("GET", "/v1/models/m", None)))[0])
+    if facts["version"] < 10_000:
+        raise RuntimeError(f"only {facts['version']} edits came back")
+    seconds = facts["replay_seconds"]
+    print(f"replay of {facts['version']:,} edits after kill -9: {seconds:.2f} s", flush=True)
+    return row("edits replayed", facts["version"] / seconds)
 
 
 def main() -> None:
@@ -774,31 +812,31 @@ def main() -> None:
     parser.add_argument(
         "--requests", type=int, default=10_000, help="requests of one turn of one-row"
     )
-    given = parser.parse_args()
-    if given.only == "neighbour":
+    arguments = parser.parse_args()
+    if arguments.only == "neighbour":
         os.nice(10)
         token = os.environ["HAMMEMO_TOKEN"]
-        if given.route:
-            asyncio.run(_send_on(given.port, routes_of(token)[given.route]))
-        asyncio.run(_ask_on(given.port, heaviest(token)))
-    if given.only == "fair":
-        with tempfile.TemporaryDirectory(dir=given.folder) as name:
-            fair(Path(name), given.seconds or 60.0, given.rounds or 5)
+        if arguments.route:
+            asyncio.run(_send_on(arguments.port, routes_of(token)[arguments.route]))
+        asyncio.run(_ask_on(arguments.port, heaviest(token)))
+    if arguments.only == "fair":
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+            fair(Path(name), arguments.seconds or 60.0, arguments.rounds or 5)
         return
-    given.seconds = given.seconds or 5.0
-    if given.only == "routes":
-        with tempfile.TemporaryDirectory(dir=given.folder) as name:
-            beside_routes(Path(name), given.seconds)
+    arguments.seconds = arguments.seconds or 5.0
+    if arguments.only == "routes":
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+            beside_routes(Path(name), arguments.seconds)
         return
-    if given.before:
-        compare(given.before, given.folder, given.rounds or 9, given.edits)
+    if arguments.before:
+        compare(arguments.before, arguments.folder, arguments.rounds or 9, arguments.edits)
         return
     rows, _ = examples(200, 1)
-    found: list[Row] = []
+    measured: list[Row] = []
 
     def note(*lines: Row) -> None:
         for line in lines:
-            found.append(line)
+            measured.append(line)
             times = "" if line["p50_ms"] is None else "  p50 {p50_ms:8.2f} ms  p99 {p99_ms:8.2f} ms"
             used = (
                 ""
@@ -808,31 +846,36 @@ def main() -> None:
             print(cells("{what:58}{a_second:10,.0f}/s" + times + used, line), flush=True)
 
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        if given.only == "one-row":
-            note(*one_row(folder, given.rounds or 9, given.requests))
-            bare, ours, bare_with_token, with_token = (line["a_processor_second"] for line in found)
+        if arguments.only == "one-row":
+            note(*one_row(folder, arguments.rounds or 9, arguments.requests))
+            bare, ours, bare_with_token, with_token = (
+                line["a_processor_second"] for line in measured
+            )
             print(
-                f"of what Starlette answers: {ours / bare:.2f}, with a token {with_token / bare_with_token:.2f}"
+                f"of what Starlette answers: {ours / bare:.2f}, "
+                f"with a token {with_token / bare_with_token:.2f}"
             )
             return
-        note(*visits(folder, given.seconds))
-        if given.only:
+        note(*visits(folder, arguments.seconds))
+        if arguments.only:
             return
-        note(flushes(folder, given.seconds))
-        note(*edits(folder, "", given.seconds))
+        note(flushes(folder, arguments.seconds))
+        note(*edits(folder, "", arguments.seconds))
         if os.access("/dev/shm", os.W_OK):
             with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-                note(*edits(Path(memory), ", no flush", given.seconds))
+                note(*edits(Path(memory), ", no flush", arguments.seconds))
         with OwnServer.of(folder / "predict") as server:
-            created(server, HASHED)
-            note(predictions(server, "single predictions, hashed", given.seconds, rows))
+            create_model(server, HASHED)
+            note(predictions(server, "single predictions, hashed", arguments.seconds, rows))
         with OwnServer(["-c", BARE, "8799"], "http://127.0.0.1:8799") as bare:
-            note(predictions(bare, "the same of Starlette without a model", given.seconds, rows))
+            note(
+                predictions(bare, "the same of Starlette without a model", arguments.seconds, rows)
+            )
         note(replay(folder / "replay"))
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(measured, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def table(folder: Path, name: str) -> str:
     """Return the text of a table with the names of its columns."""
     file, columns = TABLES[name]
     _, *rows = (folder / f"{file}.csv").read_text(encoding="ascii").splitlines()
-    taken = rows[:N_FLIGHTS] if name == "flights" else rows
-    return "".join(f"{line}\n" for line in [",".join(columns), *taken])
+    first_rows = rows[:N_FLIGHTS] if name == "flights" else rows
+    return "".join(f"{line}\n" for line in [",".join(columns), *first_rows])
 
 
 def sessions(folder: Path) -> dict[str, str]:
@@ -54,11 +54,11 @@ def sessions(folder: Path) -> dict[str, str]:
         [numbers.setdefault(item, len(numbers)) for item in visit]
         for visit in read_clicks(folder / "bol-train.tsv")
     ]
-    known = [
+    visits_of_known = [
         [numbers[item] for item in visit if item in numbers]
         for visit in read_clicks(folder / "bol-test.tsv")
     ]
-    parts = {"learnt": learnt, "asked": [visit for visit in known if len(visit) > 1]}
+    parts = {"learnt": learnt, "asked": [visit for visit in visits_of_known if len(visit) > 1]}
     return {
         part: "".join(f"{' '.join(map(str, visit))}\n" for visit in visits)
         for part, visits in parts.items()

@@ -1,7 +1,9 @@
-"""The next item at a shop's size: fit, size, load, single questions, learning a click and
-forgetting a visit.
+"""The next item at a shop's size.
 
-    python benchmarks/shop.py [--clicks 1_000_000] [--items 100_000] [--questions 1000] [--memory 8] [--serve] [--json]
+Measured are fit, size, load, single questions, learning a click and forgetting a visit.
+
+    python benchmarks/shop.py [--clicks 1_000_000] [--items 100_000] [--questions 1000] [--memory 8]
+                              [--serve] [--json]
 
 Clicks are synthetic, made from a seed. A visit has 7 clicks on average. Of its steps, .55 go to a
 neighbor of the item before, .2 back to an item of the visit, and the others to any item, with the
@@ -80,8 +82,9 @@ def visits_of(n: int, n_items: int, seed: int) -> tuple[NDArray[np.int32], NDArr
 
 
 def write_clicks(path: Path, n_clicks: int, n_items: int) -> int:
-    """Write visits with about so many clicks to a Parquet file, part by part; return how many
-    clicks there are.
+    """Write visits with about so many clicks to a Parquet file, part by part.
+
+    Return how many clicks there are.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -101,7 +104,7 @@ def write_clicks(path: Path, n_clicks: int, n_items: int) -> int:
     return written
 
 
-def measured(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row:
+def measure_shop(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row:
     """Return the figures of one shop; its clicks and its model stay in the folder."""
     from pyarrow import parquet
 
@@ -119,7 +122,7 @@ def measured(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row
     started = time.process_time()
     shop = load(folder / "shop.hammemo")
     row["load_seconds"] = time.process_time() - started
-    row |= asked(shop, n_items, n_questions) | {"peak_mebibytes": peak_mebibytes()}
+    row |= measure_questions(shop, n_items, n_questions) | {"peak_mebibytes": peak_mebibytes()}
     return row | {"peak_bytes_a_click": 2**20 * row["peak_mebibytes"] / written}
 
 
@@ -131,7 +134,7 @@ def questions_of(n: int, n_items: int) -> tuple[list[list[int]], list[list[int]]
     return visits, [visit[: rng.integers(1, len(visit))] for visit in visits]
 
 
-def asked(shop: Any, n_items: int, n_questions: int) -> Row:
+def measure_questions(shop: Any, n_items: int, n_questions: int) -> Row:
     """Return the times of questions and edits."""
     visits, questions = questions_of(n_questions, n_items)
     row: Row = {"first_answer_seconds": seconds(shop.top_k, questions[:1], 20)}
@@ -156,10 +159,8 @@ def asked(shop: Any, n_items: int, n_questions: int) -> Row:
     return row
 
 
-def served(folder: Path, n_items: int, n_questions: int, seconds: float) -> Row:
-    """Return the rates of a server of the model that `measured` left in a folder, and those of
-    VMIS-kNN.
-    """
+def measure_server(folder: Path, n_items: int, n_questions: int, seconds: float) -> Row:
+    """Return the rates of a server of the model of `measure_shop`, and those of VMIS-kNN."""
     from pyarrow import parquet
 
     import shop_serving
@@ -167,7 +168,9 @@ def served(folder: Path, n_items: int, n_questions: int, seconds: float) -> Row:
     clicks = parquet.read_table(folder / "clicks.parquet")
     items, visits = (clicks[name].to_numpy() for name in ("item", "visit"))
     _, questions = questions_of(n_questions, n_items)
-    row = shop_serving.served(folder, folder / "shop.hammemo", questions, np.unique(items), seconds)
+    row = shop_serving.measure_server(
+        folder, folder / "shop.hammemo", questions, np.unique(items), seconds=seconds
+    )
     sessions = [visit.tolist() for visit in np.split(items, np.flatnonzero(np.diff(visits)) + 1)]
     return row | shop_serving.neighbours(sessions, n_items, questions)
 
@@ -185,21 +188,23 @@ def main() -> None:
         "--serve", action="store_true", help="serve the model, too, and ask VMIS-kNN the same"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="for which a rate must be held")
-    given = parser.parse_args()
-    if given.memory is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (int(given.memory * 2**30),) * 2)
+    arguments = parser.parse_args()
+    if arguments.memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(arguments.memory * 2**30),) * 2)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            row = measured(Path(folder), given.clicks, given.items, given.questions)
+            row = measure_shop(Path(folder), arguments.clicks, arguments.items, arguments.questions)
         except MemoryError:
-            limit = "memory" if given.memory is None else f"{given.memory:g} GiB"
-            print(f"{given.clicks:,} clicks do not fit in {limit}.", file=sys.stderr)
+            limit = "memory" if arguments.memory is None else f"{arguments.memory:g} GiB"
+            print(f"{arguments.clicks:,} clicks do not fit in {limit}.", file=sys.stderr)
             sys.exit(DOES_NOT_FIT)
-        if given.serve:
-            row |= served(Path(folder), given.items, given.questions, given.seconds)
+        if arguments.serve:
+            row |= measure_server(
+                Path(folder), arguments.items, arguments.questions, arguments.seconds
+            )
     show(
         {"shop": [{"figure": name, "value": value} for name, value in row.items()]},
-        as_json=given.json,
+        as_json=arguments.json,
     )
 
 

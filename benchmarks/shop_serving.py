@@ -1,5 +1,6 @@
-"""How many questions a second a server of a shop's model takes: what `benchmarks/shop.py --serve`
-prints.
+"""How many questions a second a server of a shop's model takes.
+
+`benchmarks/shop.py --serve` prints it.
 
 The server has one core and the client the others. The client asks at a fixed rate, whether answers
 come or not (an open loop), each question for 20 items of one visit so far, and the time of an
@@ -81,10 +82,10 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, body = self._received.partition(b"\r\n\r\n")
-        length = re.search(rb"content-length: (\d+)", head) if found else None
+        head, has_head, body = self._received.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head) if has_head else None
         if length is not None and len(body) >= int(length[1]):
-            self._loop.answered(self, self._due, is_right=b" 200 " in head[:16])
+            self._loop.note_answer(self, self._due, is_right=b" 200 " in head[:16])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._loop.lost += 1
@@ -145,7 +146,7 @@ class OpenLoop:
         p50, p90, p99 = (1e3 * np.percentile(self._taken, [50, 90, 99])).tolist()
         return Held(rate, p50, p90, p99, is_held=bool(is_whole and p90 < MOST_MS))
 
-    def answered(self, connection: _Connection, due: float, *, is_right: bool) -> None:
+    def note_answer(self, connection: _Connection, due: float, *, is_right: bool) -> None:
         """Take note of an answer."""
         self._taken.append(time.perf_counter() - due)
         self._wrong += not is_right
@@ -158,27 +159,29 @@ class OpenLoop:
 
 
 def highest(loop: OpenLoop, seconds: float, step_seconds: float) -> Held:
-    """Return the highest rate that was held for the whole time, or the lowest that was tried if
-    none was.
+    """Return the highest rate that was held for the whole time.
+
+    If none was, return the lowest that was tried.
     """
     rate = FIRST_RATE
-    held = None
+    best = None
     while (step := loop.run(rate, step_seconds)).is_held:
         rate = rate * UP
-        held = step
-    rate = FIRST_RATE if held is None else held.rate
+        best = step
+    rate = FIRST_RATE if best is None else best.rate
     for _ in range(TRIES):
-        if (found := loop.run(rate, seconds)).is_held:
+        if (tried := loop.run(rate, seconds)).is_held:
             break
         rate *= DOWN
-    return found
+    return tried
 
 
-def served(
+def measure_server(
     folder: Path, path: Path, questions: list[list[int]], items: NDArray[Any], seconds: float
 ) -> Row:
-    """Return the highest rate that a server of a model file holds, and the times at that rate with
-    a named list.
+    """Return the highest rate that a server of a model file holds.
+
+    Return the times at that rate with a named list, too.
     """
     step_seconds = min(3.0, seconds)
     with OwnServer.of(folder / "served") as server, _on_other_cores():
@@ -196,18 +199,18 @@ def served(
             for more in ({}, {"allow": {"list": "in_stock"}})
         )
         plain.run(FIRST_RATE, step_seconds)  # to warm it up
-        found = highest(plain, seconds, step_seconds)
+        result = highest(plain, seconds, step_seconds)
         used = server.processor_seconds
-        again = in_stock.run(found.rate, step_seconds)
+        again = in_stock.run(result.rate, step_seconds)
         used = server.processor_seconds - used
     return {
-        "served_a_second": found.rate if found.is_held else 0.0,
-        "served_asked_a_second": found.rate,
-        "served_p50_ms": found.p50_ms,
-        "served_p90_ms": found.p90_ms,
-        "served_p99_ms": found.p99_ms,
+        "served_a_second": result.rate if result.is_held else 0.0,
+        "served_asked_a_second": result.rate,
+        "served_p50_ms": result.p50_ms,
+        "served_p90_ms": result.p90_ms,
+        "served_p99_ms": result.p99_ms,
         "served_in_stock_p90_ms": again.p90_ms,
-        "served_a_processor_second": max(1, int(found.rate * step_seconds)) / max(used, 0.01),
+        "served_a_processor_second": max(1, int(result.rate * step_seconds)) / max(used, 0.01),
     }
 
 
@@ -227,13 +230,13 @@ class _on_other_cores:  # noqa: N801  (used as a function is)
 
 
 def neighbours(sessions: list[list[int]], n_items: int, questions: list[list[int]]) -> Row:
-    """Return the times of VMIS-kNN, which has no server: its questions are calls in this process."""
+    """Return the times of VMIS-kNN, which has no server: questions are calls in this process."""
     model = VMISkNN("clicks", **NEIGHBOURS)
     model.fit(sessions, n_items)
-    taken = [thread_seconds(model.top_k, [visit], ITEMS) for visit in questions]
-    p50, p90, p99 = (1e3 * np.percentile(taken, [50, 90, 99])).tolist()
+    times = [thread_seconds(model.top_k, [visit], ITEMS) for visit in questions]
+    p50, p90, p99 = (1e3 * np.percentile(times, [50, 90, 99])).tolist()
     return {
-        "vmis_knn_in_process_a_second": len(taken) / sum(taken),
+        "vmis_knn_in_process_a_second": len(times) / sum(times),
         "vmis_knn_in_process_p50_ms": p50,
         "vmis_knn_in_process_p90_ms": p90,
         "vmis_knn_in_process_p99_ms": p99,

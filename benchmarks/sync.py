@@ -1,6 +1,7 @@
 """What it costs to make a model equal to a table with few changed rows, beside a new fit.
 
-    python benchmarks/sync.py [--rows 1000000] [--changed 5000] [--keep rows|digests|auto+digests] [--refit] [--json]
+    python benchmarks/sync.py [--rows 1000000] [--changed 5000] [--keep rows|digests|auto+digests]
+                              [--refit] [--json]
 
 The table has three columns of names and two of numbers. Of its rows, `changed` are gone and as many
 are new. Printed are the seconds on the clock and the most memory that each step takes beyond what
@@ -39,7 +40,7 @@ def customers(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[Any]]:
     return table, np.where(rng.random(n) < 1 / (1 + np.exp(-odds)), "yes", "no")
 
 
-def measured(call: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+def measure_call(call: Callable[[], Any]) -> tuple[dict[str, float], Any]:
     """Return the seconds and the additional peak memory of a call, and its result."""
     Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak
     before = _status("VmRSS")
@@ -68,24 +69,24 @@ def main() -> None:
     n = args.rows
     keep = 2 * args.rows if args.keep == "rows" else args.keep
     X, y = customers(n + args.changed, 0)
-    before = (X[:n], y[:n])
-    after = (X[args.changed :], y[args.changed :])
-    model = MemoryClassifier(keep=keep).fit(*before)
-    found: list[dict[str, Any]] = []
+    model = MemoryClassifier(keep=keep).fit(X[:n], y[:n])
+    X_after = X[args.changed :]
+    y_after = y[args.changed :]
+    steps: list[dict[str, Any]] = []
 
     def step(name: str, call: Callable[[], Any]) -> Any:
-        figures, result = measured(call)
-        found.append({"step": name, **figures})
+        figures, result = measure_call(call)
+        steps.append({"step": name, **figures})
         return result
 
-    step("compare", lambda: model.sync(*after, dry_run=True))
-    synced = step("sync", lambda: model.sync(*after))
-    fresh = step("fit", lambda: MemoryClassifier(keep=keep).fit(*after).digest())
+    step("compare", lambda: model.sync(X_after, y_after, dry_run=True))
+    synced = step("sync", lambda: model.sync(X_after, y_after))
+    fresh = step("fit", lambda: MemoryClassifier(keep=keep).fit(X_after, y_after).digest())
     facts: dict[str, Any] = {"rows": n, "keep": args.keep, "said": str(synced)}
     if args.refit:
-        step("sync(refit=True)", lambda: model.sync(*after, refit=True))
+        step("sync(refit=True)", lambda: model.sync(X_after, y_after, refit=True))
         facts["digest is that of the fit"] = model.digest() == fresh
-    show({"facts": facts, "steps": found}, as_json=args.json)
+    show({"facts": facts, "steps": steps}, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Tables of categories: ours by default beside other learners, each with its defaults and one
-thread.
+"""Tables of categories.
 
-    python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM] [--seed 0] [--json FILE]
+Ours stands beside other learners, each with its defaults and one thread.
+
+    python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM]
+                                [--seed 0] [--json FILE]
     python -m benchmarks.tables --show FILE
     python -m benchmarks.tables --data FOLDER --rates [--sets car adult] [--rounds 9] [--json FILE]
 
@@ -82,19 +84,19 @@ class Wrapped:
 
     def fit(self, X: Any, y: Any) -> Wrapped:
         """Learn the examples."""
-        self.learner.fit(self.given(X), y, **self.told(X))
+        self.learner.fit(self.as_input(X), y, **self.fit_options(X))
         self.classes_ = self.learner.classes_
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each label."""
-        return self.learner.predict_proba(self.given(X))
+        return self.learner.predict_proba(self.as_input(X))
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return what the learner is given for rows of strings."""
         return X
 
-    def told(self, X: Any) -> dict[str, Any]:  # noqa: ARG002  (most are told nothing)
+    def fit_options(self, X: Any) -> dict[str, Any]:  # noqa: ARG002  (most are told nothing)
         """Return what `fit` is told besides."""
         return {}
 
@@ -107,7 +109,7 @@ class Codes(Wrapped):
         self.encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1).fit(X)
         return super().fit(X, y)
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return an array of codes."""
         return self.encoder.transform(X).astype(np.int64) + 1
 
@@ -115,9 +117,9 @@ class Codes(Wrapped):
 class Categories(Codes):
     """The same as a frame of pandas' categories; a value not seen before is missing."""
 
-    def given(self, X: Any) -> Any:
+    def as_input(self, X: Any) -> Any:
         """Return the frame."""
-        codes = super().given(X) - 1
+        codes = super().as_input(X) - 1
         values = map(len, self.encoder.categories_)
         columns = [pd.Categorical.from_codes(codes[:, j], range(n)) for j, n in enumerate(values)]
         return pd.DataFrame({f"c{j}": column for j, column in enumerate(columns)})
@@ -126,7 +128,7 @@ class Categories(Codes):
 class Strings(Wrapped):
     """Rows of strings as they are, for CatBoost."""
 
-    def told(self, X: Any) -> dict[str, Any]:
+    def fit_options(self, X: Any) -> dict[str, Any]:
         """Return which columns are categories, and what is called after each iteration."""
         return {"cat_features": list(range(X.shape[1])), "callbacks": [_Interrupted()]}
 
@@ -180,6 +182,10 @@ def _one_hot() -> Any:
     return make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression(max_iter=1000))
 
 
+def _histogram_boosting() -> Any:
+    return Categories(HistGradientBoostingClassifier(categorical_features="from_dtype"))
+
+
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ours": MemoryClassifier,
     "ours, in 10 pieces": InPieces,
@@ -187,17 +193,19 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "sum vote": lambda: MemoryClassifier(memory="exact", vote="sum"),
     "naive Bayes": lambda: Codes(SmoothedBayes()),
     "logistic, one-hot": _one_hot,
-    "histogram boosting": lambda: Categories(
-        HistGradientBoostingClassifier(categorical_features="from_dtype")
-    ),
+    "histogram boosting": _histogram_boosting,
     "LightGBM": _lightgbm,
     "CatBoost": _catboost,
     "EBM": _explainable,
 }
-NAMES = "set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row (µs)"
+NAMES = (
+    "set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | "
+    "forget a row (µs)"
+)
 CELLS = (
-    "{set} | {learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.1f} s | {predictions_per_second:,.0f} | "
-    "{mebibytes:.2f} | {forgets_exactly:yes/NO|} | {forget_microseconds:,.0f|}"
+    "{set} | {learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.1f} s | "
+    "{predictions_per_second:,.0f} | {mebibytes:.2f} | {forgets_exactly:yes/NO|} | "
+    "{forget_microseconds:,.0f|}"
 )
 RATES = "set | rows | labels | fit (s) | LightGBM's | predictions/s | LightGBM's | ratio"
 RATE_CELLS = (
@@ -220,7 +228,7 @@ def splits(X: Any, y: Any, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArr
         yield from StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y)
 
 
-def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) -> Row:
+def measure_learner(name: str, learner: str, X: Any, y: Any, *, seed: int, patience: int) -> Row:
     """Return the means over folds of one learner."""
     rows: list[list[float]] = []
     forgetting: list[tuple[float, bool]] = []
@@ -229,8 +237,13 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
         with _Alarm(patience):
             took = seconds(model.fit, X[train], y[train])
         ask = getattr(model, "predict_proba", None) or model.predict
-        figures = [took, rate(lambda: ask(X[test]), len(test)), len(pickle.dumps(model)) / 2**20]  # noqa: B023
-        rows.append([*_judged(model, ask(X[test]), y[test]), *figures])
+
+        def ask_all(ask: Any = ask, test: Any = test) -> None:
+            ask(X[test])
+
+        speed = rate(ask_all, len(test))
+        figures = [took, speed, len(pickle.dumps(model)) / 2**20]
+        rows.append([*_judge(model, ask(X[test]), y[test]), *figures])
         if learner == "ours" and not forgetting:
             forgetting.append(_forgetting(model, X[train], y[train]))
         elif learner == "ours, in 10 pieces" and not forgetting:
@@ -238,7 +251,7 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
             forgetting.append((np.nan, model.refit().digest() == whole.digest()))
         if took > ONE_FOLD_SECONDS:
             break
-    accuracy, loss, took, asked, size = np.mean(rows, axis=0).tolist()
+    accuracy, loss, took, speed, size = np.mean(rows, axis=0).tolist()
     return {
         "set": name,
         "learner": learner,
@@ -248,7 +261,7 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
         "accuracy": accuracy,
         "log_loss": None if np.isnan(loss) else loss,
         "fit_seconds": took,
-        "predictions_per_second": asked,
+        "predictions_per_second": speed,
         "mebibytes": size,
         "forget_microseconds": forgetting[0][0] if learner == "ours" else None,
         "forgets_exactly": all(exactly for _, exactly in forgetting) if forgetting else None,
@@ -256,7 +269,7 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
     }
 
 
-def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
+def _judge(model: Any, answers: Any, y: Any) -> tuple[float, float]:
     """Return accuracy and log-loss."""
     if not hasattr(model, "predict_proba"):
         return float(accuracy_score(y, answers)), np.nan
@@ -265,9 +278,7 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
 
 
 def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
-    """Return the median time to forget one row, and whether a tenth forgotten leaves the model of
-    the rest.
-    """
+    """Return the median time to forget one row, and whether forgetting a tenth is exact."""
     rng = np.random.default_rng(0)
     one = model.snapshot()
     rows = rng.choice(len(y), min(100, len(y)), replace=False)
@@ -297,17 +308,18 @@ class _Alarm:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def by_set(found: list[Row]) -> dict[str, dict[str, Row]]:
+def by_set(rows: list[Row]) -> dict[str, dict[str, Row]]:
     """Return the measurements of each set by learner, the last of each."""
     sets: dict[str, dict[str, Row]] = {}
-    for one in sorted(found, key=lambda one: (one["rows"], one["set"])):
+    for one in sorted(rows, key=lambda one: (one["rows"], one["set"])):
         sets.setdefault(one["set"], {})[one["learner"]] = one
     return sets
 
 
 def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
-    """Return accuracy / log-loss of every learner, a row a set; and means over the sets that it
-    shares with ours.
+    """Return accuracy / log-loss of every learner, a row a set.
+
+    The last rows are means over the sets that a learner shares with ours.
     """
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
     rows: list[Row] = []
@@ -328,13 +340,13 @@ def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
     return table(rows)
 
 
-def _both(found: list[Row]) -> str:
+def _both(rows: list[Row]) -> str:
     """Return mean accuracy / mean log-loss."""
-    if not found:
+    if not rows:
         return ""
-    accuracy = f"{np.mean([one['accuracy'] for one in found]):.3f}"
-    losses = [one["log_loss"] for one in found if one["log_loss"] is not None]
-    return f"{accuracy} / {np.mean(losses):.3f}" if len(losses) == len(found) else accuracy
+    accuracy = f"{np.mean([one['accuracy'] for one in rows]):.3f}"
+    losses = [one["log_loss"] for one in rows if one["log_loss"] is not None]
+    return f"{accuracy} / {np.mean(losses):.3f}" if len(losses) == len(rows) else accuracy
 
 
 def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
@@ -347,14 +359,16 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
         if learner == "ours" or not both:
             continue
         ahead, worst = _ahead(sets, "ours", learner)
-        losses = [(ours["log_loss"], theirs["log_loss"]) for ours, theirs in both]
-        known = [
-            ours - theirs for ours, theirs in losses if ours is not None and theirs is not None
+        losses = [(ours["log_loss"], others["log_loss"]) for ours, others in both]
+        differences = [
+            ours - others for ours, others in losses if ours is not None and others is not None
         ]
-        loss = f", log-loss {np.mean(known):+.4f}" if known else ""
+        loss = f", log-loss {np.mean(differences):+.4f}" if differences else ""
         lines.append(
-            f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}{loss}; "
-            f"least on {worst}: {ahead[worst]:+.4f} (one standard error: {_standard_error(sets[worst]['ours']):.4f})"
+            f"ours beside {learner}, {len(both)} sets: "
+            f"accuracy {np.mean(list(ahead.values())):+.4f}{loss}; least on {worst}: "
+            f"{ahead[worst]:+.4f} (one standard error: "
+            f"{_standard_error(sets[worst]['ours']):.4f})"
         )
     ahead, worst = _ahead(sets, "ours, in 10 pieces", "naive Bayes")
     if ahead:
@@ -374,23 +388,21 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
 
 
 def _ahead(sets: dict[str, dict[str, Row]], one: str, other: str) -> tuple[dict[str, float], str]:
-    """Return how much more accurate one learner is than another on each set, and the set where it
-    is least.
-    """
+    """Return how much more accurate one learner is on each set, and the set where it is least."""
     shared = {name: row for name, row in sets.items() if one in row and other in row}
     ahead = {name: row[one]["accuracy"] - row[other]["accuracy"] for name, row in shared.items()}
     return ahead, min(ahead, key=lambda name: ahead[name], default="")
 
 
-def _standard_error(found: Row) -> float:
+def _standard_error(row: Row) -> float:
     """Return that of an accuracy, from the rows that were tested."""
-    tested = found["rows"] if found["rows"] < ONE_SPLIT_ROWS else found["rows"] // 4
-    return float(np.sqrt(found["accuracy"] * (1 - found["accuracy"]) / tested))
+    tested = row["rows"] if row["rows"] < ONE_SPLIT_ROWS else row["rows"] // 4
+    return float(np.sqrt(row["accuracy"] * (1 - row["accuracy"]) / tested))
 
 
 def _rate_ratio(row: dict[str, Row]) -> float:
-    ours, theirs = (row[name]["predictions_per_second"] for name in PAIR)
-    return float(ours / theirs)
+    ours, others = (row[name]["predictions_per_second"] for name in PAIR)
+    return float(ours / others)
 
 
 def least_rates(rows: list[Row]) -> list[str]:
@@ -408,52 +420,61 @@ def least_rates(rows: list[Row]) -> list[str]:
 def _of_ours(ours: list[Row]) -> list[str]:
     if not ours:
         return []
-    slowest = max(ours, key=lambda found: float(found["fit_seconds"]))
-    exact = sum(bool(found["forgets_exactly"]) for found in ours)
+    slowest = max(ours, key=lambda row: float(row["fit_seconds"]))
+    exact = sum(bool(row["forgets_exactly"]) for row in ours)
     return [
         cells("slowest fit of ours: {fit_seconds:.1f} s ({set})", slowest),
         f"a tenth forgotten, then refit, equal to the byte: {exact} of {len(ours)} sets",
     ]
 
 
-def _of_pieces(found: list[Row]) -> list[str]:
-    if not found:
+def _of_pieces(rows: list[Row]) -> list[str]:
+    if not rows:
         return []
-    exact = sum(bool(row["forgets_exactly"]) for row in found)
-    took = sum(row["fit_seconds"] for row in found)
-    equal = f"in 10 pieces, then refit, equal to the byte of fit: {exact} of {len(found)} sets"
+    exact = sum(bool(row["forgets_exactly"]) for row in rows)
+    took = sum(row["fit_seconds"] for row in rows)
+    equal = f"in 10 pieces, then refit, equal to the byte of fit: {exact} of {len(rows)} sets"
     return [f"{equal}; {took:.0f} s for the pieces of all"]
 
 
-def raced(path: Path, rounds: int) -> Row | None:
-    """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns; None
-    for a small set.
+def race_rates(path: Path, rounds: int) -> Row | None:
+    """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns.
+
+    Return None for a small set.
     """
     X, y = read_table(path)
     if len(y) < MIN_RATE_ROWS:
         return None
     train, test = next(splits(X, y, 0))
-    found: Row = {"set": path.stem, "rows": len(y), "labels": len(set(y)), "asked": len(test)}
+    figures: Row = {"set": path.stem, "rows": len(y), "labels": len(set(y)), "asked": len(test)}
     models = {name: LEARNERS[name]() for name in PAIR}
     for name, model in models.items():
-        found[f"{name}_fit_seconds"] = seconds(model.fit, X[train], y[train])
+        figures[f"{name}_fit_seconds"] = seconds(model.fit, X[train], y[train])
         model.predict_proba(X[test])
     rates: dict[str, list[float]] = {name: [] for name in PAIR}
     for _ in range(rounds):
         for name, model in models.items():
-            rates[name].append(rate(lambda: model.predict_proba(X[test]), len(test), 0.02))  # noqa: B023
-    found |= {f"{name}_per_second": float(np.median(rates[name])) for name in PAIR}
-    return {**found, "ratio": found["ours_per_second"] / found["LightGBM_per_second"]}
+
+            def ask_all(model: Any = model) -> None:
+                model.predict_proba(X[test])
+
+            rates[name].append(rate(ask_all, len(test), 0.02))
+    figures |= {f"{name}_per_second": float(np.median(rates[name])) for name in PAIR}
+    return {**figures, "ratio": figures["ours_per_second"] / figures["LightGBM_per_second"]}
 
 
-def measure(path: Path, given: argparse.Namespace, kept: JsonLines) -> None:
-    """Measure the learners on a set, all but those that are kept already; print and keep the rows."""
+def measure(path: Path, arguments: argparse.Namespace, kept: JsonLines) -> None:
+    """Measure the learners on a set that are not kept yet; print and keep the rows."""
     X, y = read_table(path)
-    for learner in given.learners:
-        if kept.find(set=path.stem, learner=learner, seed=given.seed):
+    for learner in arguments.learners:
+        if kept.find(set=path.stem, learner=learner, seed=arguments.seed):
             continue
         try:
-            row = kept.add(measured(path.stem, learner, X, y, given.seed, given.patience))
+            row = kept.add(
+                measure_learner(
+                    path.stem, learner, X, y, seed=arguments.seed, patience=arguments.patience
+                )
+            )
         # what some learners cannot take is said
         except (ImportError, TimeoutError, ValueError) as error:
             print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
@@ -478,30 +499,36 @@ def main() -> None:
         "--rates", action="store_true", help="ask ours and LightGBM in turns, and print rates"
     )
     parser.add_argument("--rounds", type=int, default=9, help="of --rates")
-    given = parser.parse_args()
-    if given.data is None and not given.show:
+    arguments = parser.parse_args()
+    if arguments.data is None and not arguments.show:
         parser.error("--data names the folder with the tables")
     paths = (
-        [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+        []
+        if arguments.show
+        else sorted(arguments.data.glob("*.csv"), key=lambda path: path.stat().st_size)
     )
-    paths = [path for path in paths if not given.sets or path.stem in given.sets]
-    kept = JsonLines(*(given.show or [given.json]))
-    print(heading(RATES if given.rates else NAMES))
-    if given.rates:
-        rows = [row for path in paths if (row := raced(path, given.rounds)) and shown(row, kept)]
+    paths = [path for path in paths if not arguments.sets or path.stem in arguments.sets]
+    kept = JsonLines(*(arguments.show or [arguments.json]))
+    print(heading(RATES if arguments.rates else NAMES))
+    if arguments.rates:
+        rows = [
+            row
+            for path in paths
+            if (row := race_rates(path, arguments.rounds)) and print_and_keep(row, kept)
+        ]
         print("\n".join(["", *least_rates(rows)]))
         return
     for path in paths:
-        measure(path, given, kept)
-    sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
-    if given.show:
+        measure(path, arguments, kept)
+    sets = by_set([row for row in kept.rows if arguments.show or row["seed"] == arguments.seed])
+    if arguments.show:
         print(
             "\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values())
         )
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 
 
-def shown(row: Row, kept: JsonLines) -> Row:
+def print_and_keep(row: Row, kept: JsonLines) -> Row:
     """Print and keep one row of rates."""
     print(f"| {cells(RATE_CELLS, row)} |", flush=True)
     return kept.add(row)

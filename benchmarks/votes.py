@@ -93,9 +93,10 @@ def small_kernel() -> SiteKernel:
     return PositionalHamming() + Suffixes(3) + SkipPairs(3)
 
 
-def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[Any]) -> Row:
-    """Return the measures of one model on one set of queries, in percent but for the log-loss and
-    the error.
+def measure_answers(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[Any]) -> Row:
+    """Return the measures of one model on one set of queries.
+
+    They are in percent, but for the log-loss and the error.
     """
     scores = model.class_scores(queries)
     judge = Judge(observed, observed, np.ones(len(observed), bool), model.classes_)
@@ -124,13 +125,13 @@ def _models(settings: VoteSettings) -> dict[str, MemoryClassifier]:
     }
 
 
-def _fitted(model: MemoryClassifier, *examples: Any) -> tuple[MemoryClassifier, Row]:
+def _fit(model: MemoryClassifier, *examples: Any) -> tuple[MemoryClassifier, Row]:
     took = seconds(model.fit, *examples, clock=time.perf_counter)
     return model, {"fit_seconds": took, "state_mebibytes": model.memory_.nbytes / 2**20}
 
 
-def _fitted_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
-    """Return the default, fitted to these examples as a stream: each is a document with one window."""
+def _fit_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
+    """Return the default, fitted to documents of one window, each an example."""
     model = MemoryClassifier()
     documents = np.column_stack([X, y])
     fit = partial(
@@ -143,9 +144,7 @@ def _fitted_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[Mem
 def forgetting(
     model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], queries: NDArray[Any], seed: int
 ) -> Row:
-    """Take a random tenth back from a fitted model and compare it with one that learnt the rest
-    only.
-    """
+    """Take a random tenth back from a fitted model and compare it with a fit of the rest."""
     gone = np.zeros(len(y), bool)
     gone[generator(seed, "forgetting").choice(len(y), len(y) // 10, replace=False)] = True
     took = seconds(model.forget, X[gone], y[gone], clock=time.perf_counter)
@@ -175,7 +174,7 @@ def run(
     X, y = samples[0].split("train", H)
     queries = samples[0].split("test", H)[0]
     last = MemoryClassifier(kernel(), Exact(), LogLinear(sample=settings.sample)).fit(X, y)
-    forgot = [{"memory": "exact", **forgetting(last, X, y, queries, settings.seed)}]
+    forgot = [{"memory": "exact", **forgetting(last, X, y, queries, seed=settings.seed)}]
     if settings.everything:
         chosen = task.candidate_positions("train")
         X = task.contexts["train"][chosen, LONGEST - H :]
@@ -185,14 +184,14 @@ def run(
             "hashed": (small_kernel(), Hashed(list(BUCKETS), list(RESERVED))),
         }
         for name, (sites, memory) in memories.items():
-            model, facts = _fitted(
+            model, facts = _fit(
                 MemoryClassifier(sites, memory, LogLinear(sample=settings.sample)), X, y
             )
-            rows += _in_every_draw(model, facts, f"log-linear, {name}", samples, len(y))
-            forgot.append({"memory": name, **forgetting(model, X, y, queries, settings.seed)})
+            rows += _in_every_draw(model, facts, f"log-linear, {name}", samples, n_examples=len(y))
+            forgot.append({"memory": name, **forgetting(model, X, y, queries, seed=settings.seed)})
             on_progress(done := done + 1, total)
         rows += _in_every_draw(
-            *_fitted_to_stream(task, X, y), "the default, fit_stream", samples, len(y)
+            *_fit_to_stream(task, X, y), "the default, fit_stream", samples, n_examples=len(y)
         )
         on_progress(done + 1, total)
     return {
@@ -212,7 +211,7 @@ def _in_every_draw(
             "examples": n_examples,
             "model": name,
             "draw": draw,
-            **measured(model, *sample.split("test", H)),
+            **measure_answers(model, *sample.split("test", H)),
             **facts,
         }
         for draw, sample in enumerate(samples)
@@ -222,9 +221,9 @@ def _in_every_draw(
 def _one_draw(sample: TaskSample, settings: VoteSettings, draw: int) -> list[Row]:
     rows = []
     for name, model in _models(settings).items():
-        fitted, facts = _fitted(model, *sample.split("train", H))
-        found = measured(fitted, *sample.split("test", H))
-        rows.append({"examples": settings.stored, "model": name, "draw": draw, **found, **facts})
+        fitted, facts = _fit(model, *sample.split("train", H))
+        figures = measure_answers(fitted, *sample.split("test", H))
+        rows.append({"examples": settings.stored, "model": name, "draw": draw, **figures, **facts})
     return rows
 
 
@@ -235,8 +234,8 @@ def over_draws(rows: list[Row]) -> list[Row]:
         by_model.setdefault((row["examples"], row["model"]), []).append(row)
     names = (*MEASURES, "fit_seconds", "state_mebibytes")
     return [
-        {"examples": key[0], "model": key[1], **averages(found, names)}
-        for key, found in by_model.items()
+        {"examples": key[0], "model": key[1], **averages(rows_of_draws, names)}
+        for key, rows_of_draws in by_model.items()
     ]
 
 
@@ -244,22 +243,28 @@ def markdown(results: dict[str, Any]) -> str:
     """Return the table, and what forgetting did, as text."""
     settings = results["settings"]
     lines = [
-        f"WikiText-2, h = {H}, mean ± standard deviation over {settings['draws']} draws of positions, "
-        f"{settings['queries']:,} test queries each (top-1, top-5, macro-F1 in percent):",
+        (
+            f"WikiText-2, h = {H}, mean ± standard deviation over {settings['draws']} draws of "
+            f"positions, {settings['queries']:,} test queries each (top-1, top-5, "
+            "macro-F1 in percent):"
+        ),
         "",
         *table(
             results["table"],
             "examples | model | top-1 | top-5 | macro-F1 | log-loss | ECE | state (MiB) | fit (s)",
-            "{examples:,} | {model} | {top1±:.2f} | {top5±:.2f} | {macro_f1±:.2f} | {log_loss±:.3f} | {ece±:.3f} | "
-            "{state_mebibytes:.2f} | {fit_seconds:.1f}",
+            "{examples:,} | {model} | {top1±:.2f} | {top5±:.2f} | {macro_f1±:.2f} | "
+            "{log_loss±:.3f} | {ece±:.3f} | {state_mebibytes:.2f} | {fit_seconds:.1f}",
         ),
         "",
         "Forgetting a random tenth, against a fresh model of the rest with the same weights:",
         "",
         *(
-            f"- {row['memory']}, {row['examples']:,} examples: {row['forgotten']:,} forgotten in "
-            f"{row['forget_seconds']:.1f} s; states {'equal' if row['equal_states'] else 'DIFFERENT'} to the byte, "
-            f"scores {'equal' if row['equal_scores'] else 'DIFFERENT'} to the bit."
+            (
+                f"- {row['memory']}, {row['examples']:,} examples: "
+                f"{row['forgotten']:,} forgotten in {row['forget_seconds']:.1f} s; "
+                f"states {'equal' if row['equal_states'] else 'DIFFERENT'} to the byte, "
+                f"scores {'equal' if row['equal_scores'] else 'DIFFERENT'} to the bit."
+            )
             for row in results["forgetting"]
         ),
     ]

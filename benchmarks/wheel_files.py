@@ -1,5 +1,6 @@
-"""CSV files from packages of PyPI, read by the command as they are: the model is that of the clean
-frame.
+"""CSV files from packages of PyPI, read by the command as they are.
+
+Compared is the model with that of the clean frame.
 
     pip install palmerpenguins vega_datasets
     python -m benchmarks.wheel_files
@@ -67,9 +68,23 @@ class WheelFile:
 
 MEASUREMENTS = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
 FILES = (
-    WheelFile("palmerpenguins", "data/penguins.csv", "species", MEASUREMENTS, {}),
-    WheelFile("vega_datasets", "_data/seattle-weather.csv", "weather", (), {"date": "%Y/%m/%d"}),
-    WheelFile("vega_datasets", "_data/stocks.csv", "symbol", (), {"date": "%b %d %Y"}),
+    WheelFile(
+        "palmerpenguins", "data/penguins.csv", label="species", numbers=MEASUREMENTS, dates={}
+    ),
+    WheelFile(
+        "vega_datasets",
+        "_data/seattle-weather.csv",
+        label="weather",
+        numbers=(),
+        dates={"date": "%Y/%m/%d"},
+    ),
+    WheelFile(
+        "vega_datasets",
+        "_data/stocks.csv",
+        label="symbol",
+        numbers=(),
+        dates={"date": "%b %d %Y"},
+    ),
 )
 
 

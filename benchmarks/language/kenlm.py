@@ -1,5 +1,6 @@
-"""KenLM (Heafield et al. 2013) by its programs `lmplz` and `query`: modified Kneser-Ney, to check
-ours against.
+"""KenLM (Heafield et al. 2013) by its programs `lmplz` and `query`.
+
+It is modified Kneser-Ney, to check ours against.
 
 The text is given as one line, because contexts cross lines here, and tokens as names of numbers,
 because `lmplz` does not take ``<unk>``. KenLM has three types more than we have: the beginning, the

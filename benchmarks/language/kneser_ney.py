@@ -1,5 +1,6 @@
-r"""Interpolated modified Kneser-Ney n-grams (Chen and Goodman 1999), over a stream without marks of
-beginnings.
+r"""Interpolated modified Kneser-Ney n-grams (Chen and Goodman 1999).
+
+They are learned from a stream without marks of beginnings.
 
 With counts c and a context u of n - 1 tokens,
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The n-grams of one length: their keys in order, what is left of each count, and sums by
-    context.
+    """The n-grams of one length.
+
+    These are their keys in order, what is left of each count, and sums by context.
     """
 
     keys: NDArray[np.int64]
@@ -58,8 +60,10 @@ def discounts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return D of 0, 1, 2, and of 3 and more."""
     times = [0.0, *(float((counts == k).sum()) for k in (1, 2, 3, 4))]
     y = times[1] / (times[1] + 2 * times[2]) if times[1] else 0.0
-    found = [k - (k + 1) * y * times[k + 1] / times[k] if times[k] else 0.0 for k in (1, 2, 3)]
-    return np.array([0.0, *(min(max(d, 0.0), k) for k, d in enumerate(found, 1))])
+    raw_discounts = [
+        k - (k + 1) * y * times[k + 1] / times[k] if times[k] else 0.0 for k in (1, 2, 3)
+    ]
+    return np.array([0.0, *(min(max(d, 0.0), k) for k, d in enumerate(raw_discounts, 1))])
 
 
 class KneserNey(LanguageModel):
@@ -101,7 +105,9 @@ class KneserNey(LanguageModel):
                 self._add_order(
                     keys, n_contexts, np.bincount(numbers[first + 1], minlength=len(keys))
                 )
-            keys, n_contexts, numbers = longer, len(keys), places
+            n_contexts = len(keys)
+            keys = longer
+            numbers = places
         self._add_order(keys, n_contexts, counts)
 
     def _add_order(
@@ -115,16 +121,18 @@ class KneserNey(LanguageModel):
 
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
         """Return the probability of every token from `start` on."""
-        found = np.full(len(stream) - start, 1 / self.n_types)
+        chances = np.full(len(stream) - start, 1 / self.n_types)
         # the number of the context of each place, -1 if it was not seen
         contexts = np.zeros(len(stream), np.int64)
         for order in self.orders:
             grams = np.where(contexts >= 0, order.find(contexts * self.n_types + stream), -1)
-            asked = grams[start:]
+            targets = grams[start:]
             context = contexts[start:]
             totals = np.where(context >= 0, order.totals[context], 0)
-            known = totals > 0
-            own = np.where(asked >= 0, order.left[asked], 0.0) + order.taken[context] * found
-            found = np.where(known, own / np.maximum(totals, 1), found)
+            has_context = totals > 0
+            discounted = (
+                np.where(targets >= 0, order.left[targets], 0.0) + order.taken[context] * chances
+            )
+            chances = np.where(has_context, discounted / np.maximum(totals, 1), chances)
             contexts = np.append(-1, grams[:-1])
-        return found
+        return chances

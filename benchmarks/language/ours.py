@@ -65,11 +65,14 @@ class Text:
     is_cut: bool
     """Whether validation was cut from training."""
 
-    def asked(self, split: str) -> tuple[NDArray[np.int64], int]:
-        """Return validation or test text behind the end of the text before it, and where it starts."""
-        before, targets = (
-            (self.train, self.valid) if split == "valid" else (self._until_test(), self.test)
-        )
+    def stream_of(self, split: str) -> tuple[NDArray[np.int64], int]:
+        """Return validation or test text after the end of the text before it, and its start."""
+        if split == "valid":
+            before = self.train
+            targets = self.valid
+        else:
+            before = self._until_test()
+            targets = self.test
         kept = before[-BEFORE:]
         return np.concatenate([kept, targets]), len(kept)
 
@@ -78,16 +81,17 @@ class Text:
 
 
 def read_text(folder: Path) -> Text:
-    """Return the text of a folder with ``wiki.train.tokens``, ``wiki.test.tokens`` and maybe
-    ``wiki.valid.tokens``.
+    """Return the text of a folder with ``wiki.train.tokens`` and ``wiki.test.tokens``.
+
+    It may have ``wiki.valid.tokens``.
     """
     train = _lines(folder / "wiki.train.tokens")
     test = _lines(folder / "wiki.test.tokens")
     path = folder / "wiki.valid.tokens"
     if path.is_file():
-        return numbered(train, _lines(path), test)
+        return number_lines(train, _lines(path), test)
     cut = len(train) - len(train) // 10
-    return numbered(train[:cut], train[cut:], test, is_cut=True)
+    return number_lines(train[:cut], train[cut:], test, is_cut=True)
 
 
 def _lines(path: Path) -> list[list[str]]:
@@ -98,11 +102,12 @@ def _lines(path: Path) -> list[list[str]]:
     return line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
-def numbered(
+def number_lines(
     train: list[list[str]], valid: list[list[str]], test: list[list[str]], *, is_cut: bool = False
 ) -> Text:
-    """Return lines as numbers; a type that training does not hold is ``<unk>``, or an error if
-    there is none.
+    """Return lines as numbers.
+
+    A type that training does not hold is ``<unk>``, or an error if there is none.
     """
     numbers: dict[str, int] = {}
     for line in train:
@@ -111,13 +116,14 @@ def numbered(
     unknown = numbers.get("<unk>")
     texts = []
     for lines in (train, valid, test):
-        found = [numbers.get(token, unknown) for line in lines for token in line]
-        if None in found:
+        ids = [numbers.get(token, unknown) for line in lines for token in line]
+        if None in ids:
             raise ValueError(
                 "A token occurs in no training line, and training has no <unk> to take its place."
             )
-        texts.append(np.array(found, np.int64))
-    return Text(texts[0], texts[1], texts[2], list(numbers), is_cut)
+        texts.append(np.array(ids, np.int64))
+    train_ids, valid_ids, test_ids = texts
+    return Text(train_ids, valid_ids, test_ids, types=list(numbers), is_cut=is_cut)
 
 
 class LanguageModel(ABC):
@@ -133,8 +139,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
-        """Return the probability of every token of a stream from `start` on, given all tokens
-        before it.
+        """Return the probability of every token from `start` on, given all tokens before it.
 
         Shapes
         ------
@@ -143,8 +148,9 @@ class LanguageModel(ABC):
 
 
 class OurMixture(LanguageModel):
-    """`MemoryClassifier` with the mixture vote over suffixes to four tokens, six skips and, if
-    wanted, caches.
+    """`MemoryClassifier` with the mixture vote over suffixes and skips.
+
+    The suffixes have up to four tokens; there are six skips and, if wanted, caches.
 
     Parameters
     ----------
@@ -168,8 +174,9 @@ class OurMixture(LanguageModel):
         self.name = ", ".join(words)
 
     def fit(self, text: Text) -> None:
-        """Learn the training stream; types that are never a target, if any, are labels all the
-        same.
+        """Learn the training stream.
+
+        Types that are never a target, if any, are labels all the same.
         """
         kernel = Suffixes(4) + SiteKernel(SKIPS)
         for reach in self.caches:
@@ -189,13 +196,13 @@ class OurMixture(LanguageModel):
         return np.exp(-self._model.log_loss_stream(padded[start:], short="drop"))
 
 
-def all_of_ours() -> tuple[OurMixture, ...]:
+def all_of_ours() -> list[OurMixture]:
     """Return the three models of the table."""
-    return (
+    return [
         OurMixture(),
         OurMixture(continuation=True),
         OurMixture(continuation=True, caches=WINDOWS),
-    )
+    ]
 
 
 def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray[np.float64]:
@@ -214,16 +221,19 @@ def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray
     n = len(stream)
     places = np.arange(n)
     keys = np.sort(stream * n + places)  # one token's places are neighbours, in order
-    own = (stream * n)[start:]
+    keys_of_targets = (stream * n)[start:]
     ends = places[start:]
     starts = np.maximum(ends - window, 0)
-    counts = np.searchsorted(keys, own + ends) - np.searchsorted(keys, own + starts)
+    counts = np.searchsorted(keys, keys_of_targets + ends) - np.searchsorted(
+        keys, keys_of_targets + starts
+    )
     return np.asarray(counts / np.maximum(ends - starts, 1), np.float64)
 
 
 def mixture_weights(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.float64]:
-    """Return weights, summing to one, that maximise the likelihood of a mixture: expectation
-    maximisation.
+    """Return weights, summing to one, that maximise the likelihood of a mixture.
+
+    They are found by expectation maximisation.
 
     Parameters
     ----------
@@ -243,7 +253,7 @@ def mixture_weights(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.
 
 
 def perplexity(probabilities: NDArray[np.float64]) -> float:
-    """Return the exponential of the mean negative logarithm; infinite where a probability is zero."""
+    """Return the exponential of the mean negative logarithm; infinite if a probability is zero."""
     with np.errstate(divide="ignore"):
         return float(np.exp(-np.log(probabilities).mean()))
 
@@ -262,25 +272,25 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     model.fit(text)
     fitted = time.process_time()
     splits = ("valid", "test") if model.is_mixed else ("test",)
-    streams = {split: _first(*text.asked(split), most) for split in splits}
-    found = {
+    streams = {split: _first(*text.stream_of(split), most) for split in splits}
+    chances = {
         split: model.probabilities(stream, start) for split, (stream, start) in streams.items()
     }
-    asked = len(found["test"])
+    n_targets = len(chances["test"])
     row = {
         "model": model.name,
         "caches": [],
-        "targets": asked,
-        "perplexity": perplexity(found["test"]),
+        "targets": n_targets,
+        "perplexity": perplexity(chances["test"]),
         "fit_seconds": fitted - started,
-        "targets_per_second": sum(map(len, found.values())) / (time.process_time() - fitted),
+        "targets_per_second": sum(map(len, chances.values())) / (time.process_time() - fitted),
         "weights": [],
     }
     if not model.is_mixed:
         return [row]
     components = {
         split: np.array(
-            [found[split], *(recent_shares(stream, start, window) for window in WINDOWS)]
+            [chances[split], *(recent_shares(stream, start, window) for window in WINDOWS)]
         )
         for split, (stream, start) in streams.items()
     }
@@ -335,14 +345,17 @@ def markdown(results: dict[str, Any]) -> str:
         for row in results["table"]
     ]
     lines = [
-        f"{sizes['train']:,} training, {sizes['valid']:,} validation and {sizes['test']:,} test tokens; "
-        f"{sizes['types']:,} types.",
+        (
+            f"{sizes['train']:,} training, {sizes['valid']:,} validation and {sizes['test']:,} "
+            f"test tokens; {sizes['types']:,} types."
+        ),
         "",
         *table(
             rows,
-            "model | caches | targets | perplexity | fit (s) | targets a second | weights: model, caches",
-            "{model} | {caches} | {targets:,} | {perplexity:.1f} | {fit_seconds:.1f} | {targets_per_second:~} | "
-            "{weights}",
+            "model | caches | targets | perplexity | fit (s) | targets a second | weights: "
+            "model, caches",
+            "{model} | {caches} | {targets:,} | {perplexity:.1f} | {fit_seconds:.1f} | "
+            "{targets_per_second:~} | {weights}",
         ),
     ]
     if results["settings"]["validation_cut_from_training"]:

@@ -1,6 +1,6 @@
 """Other classifiers beside ours: the same examples, the same machine, one run.
 
-    pip install -r benchmarks/requirements.txt      # a peer whose package is missing is left out, with a sentence
+    pip install -r benchmarks/requirements.txt
     python -m benchmarks.peers --data FOLDER [--only NAME …] [--stored 100000] [--json]
 
 One draw of the paper's WikiText-2 task (h = 8): 100,000 training, 2,000 validation and 5,000 test

@@ -16,26 +16,27 @@ from hammemo.paper.experiments.measuring import cells, heading  # noqa: E402
 from measures import options  # noqa: E402
 
 from . import hyperdimensional, linear, neural, online, ours, trees  # noqa: E402
-from .measuring import measured, missing  # noqa: E402
+from .measuring import measure_peer, missing  # noqa: E402
 from .peer import Peers, read_data  # noqa: E402
 
 PEERS: Peers = (
     ours.PEERS | linear.PEERS | neural.PEERS | trees.PEERS | hyperdimensional.PEERS | online.PEERS
 )
 NAMES = (
-    "model | sees | examples | top-1 | top-5 | macro-F1 | log-loss | with T | fit (s) | tuning (s) | queries/s | "
-    "state (MiB) | online | forgets"
+    "model | sees | examples | top-1 | top-5 | macro-F1 | log-loss | with T | fit (s) | "
+    "tuning (s) | queries/s | state (MiB) | online | forgets"
 )
 LINE = (
-    "| {model} | {sees} | {examples:,} | {top1:.2f} | {top5:.2f} | {macro_f1:.2f} | {log_loss:.3f} | "
-    "{tempered_log_loss:.3f} | {fit_seconds:.1f} | {tuning_seconds:.1f} | {queries_per_second:~} | "
-    "{state_mebibytes:.1f} | {online:yes/no} | {forgets:yes/no} |"
+    "| {model} | {sees} | {examples:,} | {top1:.2f} | {top5:.2f} | {macro_f1:.2f} | "
+    "{log_loss:.3f} | {tempered_log_loss:.3f} | {fit_seconds:.1f} | {tuning_seconds:.1f} | "
+    "{queries_per_second:~} | {state_mebibytes:.1f} | {online:yes/no} | {forgets:yes/no} |"
 )
 
 
 def main() -> None:
-    """Print the table, or the rows as JSON; what is left out, and how far it is, go to the error
-    stream.
+    """Print the table, or the rows as JSON.
+
+    What is left out, and how far it is, go to the error stream.
     """
     parser = options(
         __doc__,
@@ -55,7 +56,7 @@ def main() -> None:
         if reason is not None:
             print(reason, file=sys.stderr)
             continue
-        rows.append(measured(PEERS[name], data))
+        rows.append(measure_peer(PEERS[name], data))
         print(cells(LINE, rows[-1]), rows[-1]["choice"], file=sys.stderr)
     if arguments.json:
         print(json.dumps(rows, indent=2))

@@ -1,5 +1,6 @@
-"""torchhd: random ±1 vectors of tokens, bound to vectors of their positions and summed; prototypes
-of the labels.
+"""Random ±1 vectors of tokens with torchhd, bound to vectors of their positions and summed.
+
+Each label has a prototype.
 
 The binding is `torchhd.hash_table`: the sum over positions of key times value. `Centroid.add` sums
 what a label's examples encode to; `add_adapt` (AdaptHD) and `add_online` (OnlineHD) correct
@@ -9,6 +10,7 @@ prototypes by examples that are answered wrongly, in several passes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +25,9 @@ _BATCH = 500
 
 @dataclass(eq=False)
 class HyperDimensional(Peer):
-    """Prototypes in so many dimensions; `method` is that of `Centroid` which changes them by a
-    batch.
+    """Prototypes in so many dimensions.
+
+    `method` is that of `Centroid` which changes them by a batch.
     """
 
     package: tuple[str, str] = ("torchhd", "torch-hd")
@@ -43,14 +46,14 @@ class HyperDimensional(Peer):
         self._positions = torchhd.embeddings.Random(data.train.X.shape[1], dimensions)
         self._model = Centroid(dimensions, data.n_labels)
         learn = getattr(self._model, self.method)
-        told = {"lr": choice["lr"]} if "lr" in choice else {}
+        rate = {"lr": choice["lr"]} if "lr" in choice else {}
         X = torch.from_numpy(data.train.X)
         y = torch.from_numpy(data.train.y)
         for _ in range(int(choice.get("passes", 1))):
             for first in range(0, len(y), _BATCH):
-                learn(self._encoded(X[first : first + _BATCH]), y[first : first + _BATCH], **told)
+                learn(self._encode(X[first : first + _BATCH]), y[first : first + _BATCH], **rate)
 
-    def _encoded(self, X: Any) -> Any:
+    def _encode(self, X: Any) -> Any:
         import torchhd
 
         return torchhd.hash_table(self._positions.weight, self._tokens(X))
@@ -60,7 +63,7 @@ class HyperDimensional(Peer):
         import torch
 
         parts = [
-            self._model(self._encoded(torch.from_numpy(X[first : first + _BATCH])), dot=self._dot)
+            self._model(self._encode(torch.from_numpy(X[first : first + _BATCH])), dot=self._dot)
             for first in range(0, len(X), _BATCH)
         ]
         return np.asarray(torch.cat(parts).numpy(), np.float64)
@@ -78,7 +81,8 @@ class HyperDimensional(Peer):
 _passes = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
 _sees = "positions, bound"
 PEERS: Peers = {
-    "hd-centroid": lambda: HyperDimensional(
+    "hd-centroid": partial(
+        HyperDimensional,
         "torchhd Centroid",
         _sees,
         tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True)),

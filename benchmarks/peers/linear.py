@@ -1,5 +1,6 @@
-"""scikit-learn's naive Bayes and linear models: on one-hot positions, on the sites that ours sees,
-on hashed ones.
+"""scikit-learn's naive Bayes and linear models.
+
+They see one-hot positions, the sites that ours sees, or hashed ones.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ STRENGTHS = tuple({"alpha": alpha} for alpha in (3e-5, 1e-4))
 
 
 class HashedSites:
-    """Every site as a string, hashed to one of so many columns by scikit-learn's `FeatureHasher`."""
+    """Every site as a string, hashed to one of the columns by scikit-learn's `FeatureHasher`."""
 
     def __init__(self, columns: int) -> None:
         self._hasher = FeatureHasher(columns, input_type="string", alternate_sign=False)
         self._sites = kernel().resolve(H).positions
 
-    def fit(self, X: NDArray[np.int64]) -> HashedSites:  # noqa: ARG002  (a hash needs no vocabulary)
+    def fit(self, X: NDArray[np.int64]) -> HashedSites:  # noqa: ARG002  a hash needs no vocabulary
         """Return itself."""
         return self
 
@@ -52,8 +53,9 @@ class HashedSites:
 
 @dataclass(eq=False)
 class Linear(Peer):
-    """An encoder and a model with one coefficient for each column and label; both are made anew for
-    each fit.
+    """An encoder and a model with one coefficient for each column and label.
+
+    Both are made anew for each fit.
     """
 
     encoder: Callable[[], Any] = lambda: SiteOneHot(kernel(), normalize=False)
@@ -84,7 +86,7 @@ class Linear(Peer):
 
 
 class BayesPositions(Peer):
-    """Naive Bayes of the eight tokens, numbers as they are; a weight of -1 takes an example back."""
+    """Naive Bayes of the eight tokens, which are numbers; a weight of -1 takes an example back."""
 
     def fit(self, data: PeerData, choice: Choice) -> None:
         """Count."""
@@ -110,7 +112,7 @@ def _positions() -> Any:
     return SiteOneHot(normalize=False)
 
 
-def _hashed_sites() -> Any:
+def _make_hashed_sites() -> Any:
     return HashedSites(2**18)
 
 
@@ -122,11 +124,17 @@ _one_against_all = {
 }
 _grids = {"svm": MARGINS, "logistic": STRENGTHS}
 PEERS: Peers = {
-    "bayes-positions": lambda: BayesPositions(
-        "CategoricalNB", "positions", SMOOTHING, probabilistic=True, forgets=True
+    "bayes-positions": partial(
+        BayesPositions, "CategoricalNB", "positions", SMOOTHING, probabilistic=True, forgets=True
     ),
-    "bayes-sites": lambda: Linear(
-        "MultinomialNB", "16 sites", SMOOTHING, make=MultinomialNB, probabilistic=True, forgets=True
+    "bayes-sites": partial(
+        Linear,
+        "MultinomialNB",
+        "16 sites",
+        SMOOTHING,
+        make=MultinomialNB,
+        probabilistic=True,
+        forgets=True,
     ),  # a weight of -1 takes an example back
 }
 for _name, _peer in _one_against_all.items():
@@ -134,5 +142,5 @@ for _name, _peer in _one_against_all.items():
     PEERS[f"{_name}-sites"] = partial(_peer, "16 sites", _grids[_name])
     _hashed = ({"alpha": 1e-5}, {"alpha": 1e-4})
     PEERS[f"{_name}-hashed"] = partial(
-        _peer, "16 sites, hashed to 2^18", _hashed, encoder=_hashed_sites
+        _peer, "16 sites, hashed to 2^18", _hashed, encoder=_make_hashed_sites
     )

@@ -10,7 +10,7 @@ golden section on :math:`\log T` after the scores were divided by their standard
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -39,9 +39,9 @@ def missing(peer: Peer) -> str | None:
     return f"{peer.name}: left out, as {module} is not installed here: pip install {name}"
 
 
-def measured(make: Callable[[], Peer], data: PeerData) -> Row:
+def measure_peer(make: Callable[[], Peer], data: PeerData) -> Row:
     """Return all figures of one peer."""
-    peer, choice, fit, tuning = _chosen(make, data)
+    peer, choice, fit, tuning = _choose_settings(make, data)
     scores = peer.scores(data.test.X)
     checked = peer.scores(data.valid.X)
     ranking = top_columns(scores, 5)
@@ -65,10 +65,18 @@ def measured(make: Callable[[], Peer], data: PeerData) -> Row:
     }
 
 
-def _chosen(make: Callable[[], Peer], data: PeerData) -> tuple[Peer, Choice, float, float]:
-    """Return the peer that is best on validation, its settings, and the seconds of its fit and of
-    all fits.
-    """
+class BestPeer(NamedTuple):
+    """The peer that is best on validation."""
+
+    peer: Peer
+    choice: Choice
+    fit_seconds: float
+    tuning_seconds: float
+    """The seconds of the fits with all settings."""
+
+
+def _choose_settings(make: Callable[[], Peer], data: PeerData) -> BestPeer:
+    """Fit a peer with each of its settings, and return the best."""
     best: tuple[float, Peer, Choice, float] | None = None
     tuning = 0.0
     for choice in make().choices:
@@ -80,7 +88,8 @@ def _chosen(make: Callable[[], Peer], data: PeerData) -> tuple[Peer, Choice, flo
             best = accuracy, peer, choice, took
         del peer  # some hold gigabytes
     assert best is not None
-    return *best[1:], tuning
+    _, peer, choice, took = best
+    return BestPeer(peer, choice, took, tuning)
 
 
 def log_loss(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
@@ -91,15 +100,16 @@ def log_loss(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
 def temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     """Return the T that fits softmax(scores / T) to the labels."""
     unit = float(scores.std()) or 1.0
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda power: log_loss(scores / (unit * np.exp(power)), labels), bounds=(-8, 8)
     )
-    return unit * float(np.exp(found.x))
+    return unit * float(np.exp(minimum.x))
 
 
 def rate(peer: Peer, X: NDArray[np.int64]) -> float:
-    """Return how many contexts a second the peer answers: the best of three, of one if that was
-    slow.
+    """Return how many contexts a second the peer answers.
+
+    This is the best of three runs, or one run if that was slow.
     """
     took = seconds(peer.answers, X)
     if took <= _PATIENCE:

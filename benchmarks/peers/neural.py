@@ -1,11 +1,13 @@
-"""Small models in torch, trained in passes until the validation loss rises: a neural n-gram,
-softmax on the sites.
+"""Small models in torch, trained in passes until the validation loss rises.
+
+They are a neural n-gram, and softmax on the sites.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +25,12 @@ if TYPE_CHECKING:
 _PASSES = 12
 
 
-def trained(
+def train_network(
     network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimisers: list[Any], batch: int
 ) -> Any:
-    """Return the network as it was after the pass with the lowest validation loss; stop at the
-    second worse pass.
+    """Return the network as it was after the pass with the lowest validation loss.
+
+    Stop at the second worse pass.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -64,8 +67,9 @@ def trained(
 
 @dataclass(eq=False)
 class _Torch(Peer):
-    """A network from rows of integers to one logit a label; online by one more step of the
-    gradient.
+    """A network from rows of integers to one logit a label.
+
+    It learns online by one more step of the gradient.
     """
 
     package: tuple[str, str] = ("torch", "torch")
@@ -80,7 +84,7 @@ class _Torch(Peer):
             (torch.from_numpy(self._inputs(part.X)), torch.from_numpy(part.y))
             for part in (data.train, data.valid)
         )
-        self._network = trained(network, train, valid, optimisers, batch)
+        self._network = train_network(network, train, valid, optimisers, batch=batch)
 
     def scores(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the logits."""
@@ -94,10 +98,10 @@ class _Torch(Peer):
         import torch
 
         with torch.inference_mode():
-            found: NDArray[Any] = (
+            logits: NDArray[Any] = (
                 self._network(torch.from_numpy(self._inputs(X))).argmax(dim=1).numpy()
             )
-            return found
+            return logits
 
     def state_bytes(self) -> int:
         """Return the size of the parameters."""
@@ -189,12 +193,14 @@ def _site_sum(n_columns: int, n_labels: int) -> Any:
 
 
 PEERS: Peers = {
-    "softmax-sites": lambda: SoftmaxSites(
+    "softmax-sites": partial(
+        SoftmaxSites,
         "softmax regression (torch)",
         "16 sites",
         ({"optimiser": "SparseAdam", "rate": 3e-3}, {"optimiser": "SGD", "rate": 30.0}),
     ),
-    "neural": lambda: NeuralNgram(
+    "neural": partial(
+        NeuralNgram,
         "neural n-gram (torch)",
         "positions",
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,9 @@ _FLOOR = 1e-12
 
 @dataclass(eq=False)
 class River(Peer):
-    """A river classifier, by default on a one for each position and token; `nominal` gives it
-    tokens by position.
+    """A river classifier, by default on a one for each position and token.
+
+    `nominal` gives it tokens by position.
     """
 
     package: tuple[str, str] = ("river", "river")
@@ -78,20 +80,22 @@ def _tree() -> Any:
 
 
 PEERS: Peers = {
-    "river-bayes": lambda: River(
+    "river-bayes": partial(
+        River,
         "river MultinomialNB",
         "positions",
         tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0)),
         make=_bayes,
     ),
-    "river-softmax": lambda: River(
+    "river-softmax": partial(
+        River,
         "river SoftmaxRegression",
         "positions",
         ({"rate": 0.1}, {"rate": 0.5}),
         make=_softmax,
         most=30_000,
     ),
-    "river-tree": lambda: River(
-        "river HoeffdingTreeClassifier", "positions", make=_tree, nominal=True
+    "river-tree": partial(
+        River, "river HoeffdingTreeClassifier", "positions", make=_tree, nominal=True
     ),
 }

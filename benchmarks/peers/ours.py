@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class OurPeer(Peer):
     forgets: bool = True
     model: Callable[[], MemoryClassifier] = MemoryClassifier
 
-    def fit(self, data: PeerData, choice: Choice) -> None:  # noqa: ARG002  (there is nothing to choose)
+    def fit(self, data: PeerData, choice: Choice) -> None:  # noqa: ARG002  nothing is chosen
         """Learn in one pass, fit weights if the vote has any, compile."""
         self._fitted = self.model().fit(data.train.X, data.train.y)
         self._predictor = self._fitted.compile()
@@ -49,21 +50,27 @@ class OurPeer(Peer):
         )
 
 
-def _hashed() -> MemoryClassifier:
+def _make_hashed_model() -> MemoryClassifier:
     return MemoryClassifier(small_kernel(), Hashed(list(BUCKETS), list(RESERVED)), LogLinear())
 
 
 PEERS: Peers = {
-    "log-linear-exact": lambda: OurPeer(
+    "log-linear-exact": partial(
+        OurPeer,
         "hammemo: log-linear vote, exact",
         "16 sites",
         probabilistic=True,
         model=lambda: MemoryClassifier(kernel(), Exact(), LogLinear()),
     ),
-    "log-linear-hashed": lambda: OurPeer(
-        "hammemo: log-linear vote, hashed", "12 of the sites", probabilistic=True, model=_hashed
+    "log-linear-hashed": partial(
+        OurPeer,
+        "hammemo: log-linear vote, hashed",
+        "12 of the sites",
+        probabilistic=True,
+        model=_make_hashed_model,
     ),
-    "default": lambda: OurPeer(
+    "default": partial(
+        OurPeer,
         "hammemo: sum vote, hashed (the paper's rule)",
         "positions",
         model=lambda: MemoryClassifier("positional", memory="hashed", vote="sum"),

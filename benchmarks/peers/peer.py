@@ -62,7 +62,11 @@ def read_data(folder: Path, stored: int, draw: int) -> PeerData:
         )
     train, valid, test = parts
     return PeerData(
-        train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets)
+        train,
+        valid,
+        test,
+        n_tokens=int(max(part.X.max() for part in parts)) + 1,
+        n_labels=len(task.targets),
     )
 
 
@@ -98,7 +102,7 @@ class Peer(ABC):
 
     @abstractmethod
     def fit(self, data: PeerData, choice: Choice) -> None:
-        """Learn the training part with these settings; the validation part may decide when to stop."""
+        """Learn the training part with these settings; the validation part may say when to stop."""
 
     @abstractmethod
     def scores(self, X: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,7 @@ class LightGBM(Peer):
     """Multi-class boosting; the validation part tells when to stop."""
 
     def fit(self, data: PeerData, choice: Choice) -> None:
-        """Add rounds of trees, one for each label, until the validation loss has not fallen for
-        ten.
-        """
+        """Add rounds of trees, one for each label, until validation loss has not fallen for ten."""
         import lightgbm
 
         columns = list(range(data.train.X.shape[1]))
@@ -55,7 +54,8 @@ class LightGBM(Peer):
 
 
 PEERS: Peers = {
-    "lightgbm": lambda: LightGBM(
+    "lightgbm": partial(
+        LightGBM,
         "LightGBM",
         "positions as categories",
         (

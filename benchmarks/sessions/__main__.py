@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for python -m
 
 import numpy as np  # noqa: E402
 
-from measures import measured_on, options  # noqa: E402
+from measures import describe_run, options  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -25,7 +25,13 @@ from .linear import MOST_ITEMS, Ease  # noqa: E402
 from .neighbours import VSKNN, VMISkNN  # noqa: E402
 from .networks import GRU4Rec  # noqa: E402
 from .ours import Ours  # noqa: E402
-from .running import SessionOutcome, evaluate, heading, outcome_table, published  # noqa: E402
+from .running import (  # noqa: E402
+    SessionOutcome,
+    describe_published,
+    evaluate,
+    heading,
+    outcome_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,15 +82,16 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
                 file=sys.stderr,
             )
             continue
-        found = evaluate(task, learner)
-        yield found
+        outcome = evaluate(task, learner)
+        yield outcome
         if name in COPYING and task.kind == "clicks":
-            yield evaluate(task, copying(learner, found.settings))
+            yield evaluate(task, copying(learner, outcome.settings))
 
 
 def main() -> None:
-    """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error
-    stream.
+    """Print the tables, or the rows as JSON.
+
+    What is left out, and how far it is, go to the error stream.
     """
     parser = options(__doc__, data="bol-train.tsv and the like", as_json="the rows")
     parser.add_argument("--sets", nargs="+", choices=[*SETS, *RATINGS], default=list(SETS))
@@ -95,9 +102,9 @@ def main() -> None:
     everything: list[dict[str, Any]] = []
     for name in arguments.sets:
         task = read_task(arguments.data, name)
-        found = []
+        all_outcomes = []
         for outcome in outcomes(task, arguments.learners or list(LEARNERS)):
-            found.append(outcome)
+            all_outcomes.append(outcome)
             print(
                 f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})",
                 file=sys.stderr,
@@ -105,13 +112,18 @@ def main() -> None:
             )
         everything.append(
             {
-                "measured": measured_on(),
+                "measured": describe_run(),
                 **facts(task),
-                "learners": [outcome.plain() for outcome in found],
+                "learners": [outcome.plain() for outcome in all_outcomes],
             }
         )
         if not arguments.json:
-            lines = [heading(task), "", *outcome_table(task, found), *published(name)]
+            lines = [
+                heading(task),
+                "",
+                *outcome_table(task, all_outcomes),
+                *describe_published(name),
+            ]
             print("\n".join(lines) + "\n", flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=2))

@@ -34,13 +34,13 @@ def copying(base: type[Learner], settings: Mapping[str, Any]) -> type[Learner]:
         def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
             """Return a mixture of two shares."""
             weight: float = self.settings["copy"]
-            found: NDArray[np.float64] = super().scores(prefixes)
-            sums = found.sum(axis=1, keepdims=True)
-            found *= (1 - weight) / np.where(sums > 0, sums, 1)
-            for row, prefix in zip(found, prefixes, strict=True):
+            mixed: NDArray[np.float64] = super().scores(prefixes)
+            sums = mixed.sum(axis=1, keepdims=True)
+            mixed *= (1 - weight) / np.where(sums > 0, sums, 1)
+            for row, prefix in zip(mixed, prefixes, strict=True):
                 distances = {item: len(prefix) - place for place, item in enumerate(prefix)}
                 shares = 1 / np.array(list(distances.values()))
                 row[list(distances)] += weight * shares / shares.sum()
-            return found
+            return mixed
 
     return Copying

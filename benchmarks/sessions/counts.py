@@ -56,12 +56,12 @@ class Markov(Learner):
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
         """Return counts of pairs; popularity, below one, breaks ties."""
-        found = self._popularity.scores(prefixes)
-        found /= 1 + found.sum(axis=1, keepdims=True)
-        for row, prefix in zip(found, prefixes, strict=True):
+        shares = self._popularity.scores(prefixes)
+        shares /= 1 + shares.sum(axis=1, keepdims=True)
+        for row, prefix in zip(shares, prefixes, strict=True):
             following: dict[int, int] = self._following.get(prefix[-1], Counter())
             row[list(following.keys())] += list(following.values())
-        return found
+        return shares
 
     def forget(self, number: int, session: Session) -> None:
         """Count the pairs of one session no more."""
@@ -74,8 +74,9 @@ class Markov(Learner):
 
 
 class ItemNeighbours(Stored):
-    r"""Items that occur in the same sessions as those of the prefix (Sarwar et al. 2001; GRU4Rec's
-    baseline).
+    r"""Items that occur in the same sessions as those of the prefix (Sarwar et al. 2001).
+
+    This is the baseline of GRU4Rec.
 
     The similarity of two items is the number of sessions with both, divided by
     :math:`\sqrt{(n_a + \lambda)(n_c + \lambda)}`; the last items of the prefix count 1, 1/2, 1/3, …
@@ -89,7 +90,7 @@ class ItemNeighbours(Stored):
     def one(self, prefix: Session) -> NDArray[np.float64]:
         """Return weighted sums of similarities."""
         shrink = self.settings["shrink"]
-        found = np.zeros(self.n_items)
+        points = np.zeros(self.n_items)
         sizes = (
             np.sqrt(self.occurrences() + shrink)
             if shrink
@@ -98,5 +99,5 @@ class ItemNeighbours(Stored):
         for item, step in self.recent(prefix, self.settings["last"]):
             together = np.bincount(self.items_of(self.sessions_with(item)), minlength=self.n_items)
             together[item] = 0
-            found += together / (step * sizes * sizes[item])
-        return found
+            points += together / (step * sizes * sizes[item])
+        return points

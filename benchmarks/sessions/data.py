@@ -33,7 +33,7 @@ RATINGS: Final = {"movielens-100k": "ml-100k"}
 
 @dataclass(frozen=True, eq=False)
 class SessionQueries:
-    """Prefixes, the item that follows each, and the number of the session that each was cut from."""
+    """Prefixes, the item that follows each, and the number of the session that each comes from."""
 
     prefixes: list[Session]
     targets: NDArray[np.int64]
@@ -72,8 +72,9 @@ class SessionQueries:
 
 @dataclass(frozen=True, eq=False)
 class SessionSplit:
-    """Sessions to learn, oldest first where times are known; queries; items are numbered below
-    `n_items`.
+    """Sessions to learn, oldest first where times are known.
+
+    The queries come with them. Items are numbered below `n_items`.
     """
 
     sessions: list[Session]
@@ -101,9 +102,9 @@ def read_task(folder: Path, name: str) -> SessionTask:
     name : str
     """
     if name in CLICKS:
-        learnt, asked, all_learnt, tested = (_file(folder, f"{part}.tsv") for part in CLICKS[name])
+        learnt, test, all_learnt, tested = (_file(folder, f"{part}.tsv") for part in CLICKS[name])
         return SessionTask(
-            name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested)
+            name, "clicks", click_split(learnt, test), click_split(all_learnt, tested)
         )
     if name in RATINGS:
         users, n_items = read_ratings(_file(folder, f"{RATINGS[name]}.inter"))
@@ -128,8 +129,9 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def read_clicks(path: Path) -> list[list[str]]:
-    """Return the sessions of a file in the order of their last clicks, each in the order of its
-    clicks.
+    """Return the sessions of a file in the order of their last clicks.
+
+    Clicks of a session are in order, too.
 
     Clicks of one moment keep the order of the file, and so do sessions that end at one moment.
     """
@@ -139,7 +141,8 @@ def read_clicks(path: Path) -> list[list[str]]:
         missing = {"SessionId", "ItemId", "Time"} - set(rows.fieldnames or ())
         if missing:
             raise ValueError(
-                f"{path} has no column {', '.join(sorted(missing))}: it needs SessionId, ItemId and Time."
+                f"{path} has no column {', '.join(sorted(missing))}: it needs SessionId, "
+                "ItemId and Time."
             )
         for row in rows:
             clicks.setdefault(row["SessionId"], []).append((float(row["Time"]), row["ItemId"]))
@@ -148,22 +151,23 @@ def read_clicks(path: Path) -> list[list[str]]:
     return [[item for _, item in session] for session in in_order]
 
 
-def click_split(learnt: Path, asked: Path) -> SessionSplit:
-    """Return the clicks of two files; items that the first does not hold are dropped from the
-    second.
+def click_split(learnt: Path, test: Path) -> SessionSplit:
+    """Return the clicks of two files.
+
+    Items that the first does not hold are dropped from the second.
     """
     numbers: dict[str, int] = {}
     sessions = [
         [numbers.setdefault(item, len(numbers)) for item in session]
         for session in read_clicks(learnt)
     ]
-    known = [
-        [numbers[item] for item in session if item in numbers] for session in read_clicks(asked)
+    documents = [
+        [numbers[item] for item in session if item in numbers] for session in read_clicks(test)
     ]
-    queries = SessionQueries.of(known)
+    queries = SessionQueries.of(documents)
     if not len(queries):
         raise ValueError(
-            f"{asked} has no session with two items that {learnt} holds: there is nothing to ask."
+            f"{test} has no session with two items that {learnt} holds: there is nothing to ask."
         )
     return SessionSplit(sessions, queries, len(numbers))
 
@@ -184,8 +188,7 @@ def read_purchases(path: Path) -> tuple[list[Session], int]:
 
 
 def read_ratings(path: Path) -> tuple[list[Session], int]:
-    """Return the items that every user rated, numbered, in the order of time, and how many items
-    there are.
+    """Return the items that every user rated, in the order of time, and how many items there are.
 
     The columns are those of RecBole: user_id, item_id and timestamp, each with its type after a
     colon. Ratings of one moment keep the order of the file; users with fewer than three are left
@@ -204,8 +207,7 @@ def read_ratings(path: Path) -> tuple[list[Session], int]:
 
 
 def purchase_split(users: list[Session], last: int, n_items: int) -> SessionSplit:
-    """Return what every user bought before the last two items, and the prefix and target of a query
-    each.
+    """Return what every user bought before the last two items, and a query of each user.
 
     Also for the test, whose prefixes hold the item of validation, that item is not learnt: so it is
     in S3-Rec's protocol, whose published figures stand beside ours.

@@ -1,5 +1,6 @@
-"""What a learner of sessions is: settings to choose from, a fit, scores of all items, and
-forgetting if it can.
+"""What a learner of sessions is.
+
+It has settings to choose from, a fit, scores of all items, and forgetting if it can.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
-        """Learn sessions, oldest first, of items below `n_items`; what was learnt before is gone."""
+        """Learn sessions, oldest first, of items below `n_items`; forget all that came before."""
 
     @abstractmethod
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
@@ -52,8 +53,9 @@ class Learner(ABC):
         """
 
     def top_k(self, prefixes: Sequence[Session], k: int) -> NDArray[np.int64]:
-        """Return the k items with the highest scores, best first; what comes first among equals is
-        not said.
+        """Return the k items with the highest scores, best first.
+
+        The order of equals is open.
 
         Shapes
         ------

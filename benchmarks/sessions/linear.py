@@ -40,14 +40,12 @@ class Ease(Learner):
         np.fill_diagonal(self._weights, 0.0)
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
-        """Return the sum of the weights from the distinct items of each prefix, late ones counting
-        more.
-        """
-        found = np.zeros((len(prefixes), len(self._weights)))
-        for row, prefix in zip(found, prefixes, strict=True):
+        """Return the summed weights of the distinct items of each prefix; late ones count more."""
+        sums = np.zeros((len(prefixes), len(self._weights)))
+        for row, prefix in zip(sums, prefixes, strict=True):
             last = list(dict.fromkeys(reversed(prefix)))  # nearest first
             row += (np.arange(1, len(last) + 1) ** -0.5) @ self._weights[last]
-        return found
+        return sums
 
 
 def _occurrences(sessions: Sequence[Session], n_items: int) -> sparse.csr_array:

@@ -1,5 +1,4 @@
-r"""Ranks with ties counting half, what is made of them, and how sure a difference of two learners
-is.
+r"""Ranks with ties counting half, their measures, and how sure a difference of learners is.
 
 The standard error of a difference is that of a mean over *sessions*: the queries of one session
 share most of their items, so they are no independent draws. With :math:`d_i` the difference at
@@ -63,9 +62,9 @@ def ranks(
         raise ValueError(
             "A score is not a number: every item needs one, minus infinity at the least."
         )
-    own = scores[np.arange(len(targets)), targets][:, None]
-    above = scores > own
-    equal = scores == own
+    target_scores = scores[np.arange(len(targets)), targets][:, None]
+    above = scores > target_scores
+    equal = scores == target_scores
     if left_out is not None:
         rows = np.repeat(np.arange(len(targets)), [len(items) for items in left_out])
         columns = np.array([item for items in left_out for item in items], np.int64)
@@ -75,18 +74,19 @@ def ranks(
 
 
 def gains(
-    found: NDArray[np.float64], kind: Kind
+    target_ranks: NDArray[np.float64], kind: Kind
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what each query adds to the two figures: 1 where the rank is high enough, and the
-    measure's own gain.
+    """Return what each query adds to the two figures.
+
+    They are 1 where the rank is high enough, and the gain of the measure.
     """
-    inside = found <= CUT[kind]
-    by_rank = 1 / found if kind == "clicks" else 1 / np.log2(found + 1)
+    inside = target_ranks <= CUT[kind]
+    by_rank = 1 / target_ranks if kind == "clicks" else 1 / np.log2(target_ranks + 1)
     return inside.astype(np.float64), np.where(inside, by_rank, 0.0)
 
 
 def difference(
-    ours: NDArray[np.float64], theirs: NDArray[np.float64], sessions: NDArray[np.int64]
+    ours: NDArray[np.float64], others: NDArray[np.float64], sessions: NDArray[np.int64]
 ) -> tuple[float, float]:
     """Return the mean difference of two learners on the same queries, and its standard error.
 
@@ -94,7 +94,7 @@ def difference(
     ------
     ours, theirs, sessions : (m,)
     """
-    per_query = ours - theirs
+    per_query = ours - others
     mean = float(per_query.mean())
     _, groups = np.unique(sessions, return_inverse=True)
     sums = np.bincount(groups, per_query - mean)

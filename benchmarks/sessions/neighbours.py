@@ -1,5 +1,6 @@
-r"""Session neighbours: V-SKNN (Ludewig and Jannach 2018) and VMIS-kNN (Kersbergen, Sprangers and
-Schelter 2022).
+r"""Session neighbours.
+
+They are V-SKNN (Ludewig and Jannach 2018) and VMIS-kNN (Kersbergen, Sprangers, Schelter 2022).
 
 Both look at the m most recent sessions that share an item with the prefix. The similarity of such a
 session n is the sum, over the items they share, of a weight that falls with the distance d of the
@@ -18,7 +19,7 @@ chosen on validation like the others.
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
     from .data import Session
 
 
+class Neighbours(NamedTuple):
+    """The sessions that are most similar to a prefix, the most similar one first."""
+
+    numbers: NDArray[np.int64]
+    similarities: NDArray[np.float64]
+    distances: NDArray[np.int64]
+    """How far from the end of the prefix the latest item is that they share with it."""
+
+
 class SessionNeighbours(Stored):
     """What V-SKNN and VMIS-kNN share; settings: `m`, `k`, `again` and for VMIS-kNN `last`."""
 
@@ -37,21 +47,19 @@ class SessionNeighbours(Stored):
         """Return the points of all items."""
         numbers, similarities, distances = self.neighbours(prefix)
         points = np.repeat(similarities * self.fading(distances), self.lengths_of(numbers))
-        found = np.bincount(self.items_of(numbers), points, self.n_items).astype(np.float64)
+        points_of_items = np.bincount(self.items_of(numbers), points, self.n_items).astype(
+            np.float64
+        )
         if not self.settings["again"]:
-            found[prefix[-1]] = 0
-        return found
+            points_of_items[prefix[-1]] = 0
+        return points_of_items
 
     def fading(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return how much a session counts whose latest shared item is so far from the end."""
         return 1 / distances
 
-    def neighbours(
-        self, prefix: Session
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Return the numbers of the k neighbours, how similar they are, and the distances of their
-        latest matches.
-        """
+    def neighbours(self, prefix: Session) -> Neighbours:
+        """Find the k sessions that are most similar to a prefix."""
         m = self.settings["m"]
         k = self.settings["k"]
         last = self.settings.get("last")
@@ -71,7 +79,7 @@ class SessionNeighbours(Stored):
         similarities = similarities[-m:]
         distances = distances[-m:]
         best = np.lexsort((numbers, similarities))[::-1][:k]
-        return numbers[best], similarities[best], distances[best]
+        return Neighbours(numbers[best], similarities[best], distances[best])
 
 
 class VSKNN(SessionNeighbours):
@@ -99,8 +107,8 @@ class VMISkNN(SessionNeighbours):
 
     def one(self, prefix: Session) -> NDArray[np.float64]:
         """Return the points of all items."""
-        found = super().one(prefix)
-        known = np.flatnonzero(found)
+        points_of_items = super().one(prefix)
+        scored = np.flatnonzero(points_of_items)
         occurrences = self.occurrences()
-        found[known] *= np.log(occurrences.sum() / occurrences[known])
-        return found
+        points_of_items[scored] *= np.log(occurrences.sum() / occurrences[scored])
+        return points_of_items

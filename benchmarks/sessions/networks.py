@@ -35,9 +35,7 @@ class GRU4Rec(Learner):
     choices = ({"width": 100, "dropout": 0.25},)
 
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
-        """Find the number of passes with the lowest loss on recent sessions, then learn all for so
-        many.
-        """
+        """Find the number of passes that is best on recent sessions, and learn all in as many."""
         longer = [session for session in sessions if len(session) > 1]
         counts = np.bincount([item for session in longer for item in session], minlength=n_items)
         self._chances = np.sqrt(counts + 1) / np.sqrt(counts + 1).sum()
@@ -50,14 +48,14 @@ class GRU4Rec(Learner):
         import torch
 
         self._network.eval()
-        inputs, _ = _padded([[*prefix, 0] for prefix in prefixes])
+        inputs, _ = _pad([[*prefix, 0] for prefix in prefixes])
         ends = torch.tensor([min(len(prefix), LONGEST) - 1 for prefix in prefixes])
         with torch.inference_mode():
             states = self._network.states(inputs)[torch.arange(len(prefixes)), ends]
             return np.asarray(self._network.logits(states).numpy(), np.float64)
 
     def _train(self, sessions: list[Session], late: list[Session], passes: int) -> int:
-        """Train anew; return the number of passes after which the loss on late sessions was lowest."""
+        """Train anew; return after how many passes the loss on late sessions was lowest."""
         import torch
 
         torch.manual_seed(0)
@@ -71,7 +69,7 @@ class GRU4Rec(Learner):
             self._network.train()
             for rows in np.array_split(rng.permutation(len(sessions)), -(-len(sessions) // BATCH)):
                 optimiser.zero_grad()
-                self._sampled_loss([sessions[row] for row in rows], rng).backward()
+                self._compute_loss_of_sample([sessions[row] for row in rows], rng).backward()
                 optimiser.step()
             if late:
                 losses.append(self._loss(late))
@@ -79,11 +77,11 @@ class GRU4Rec(Learner):
                     break
         return int(np.argmin(losses)) + 1 if late else passes
 
-    def _sampled_loss(self, sessions: list[Session], rng: np.random.Generator) -> Any:
+    def _compute_loss_of_sample(self, sessions: list[Session], rng: np.random.Generator) -> Any:
         """Return the mean cross-entropy of the targets, each against itself and the items drawn."""
         import torch
 
-        inputs, targets = _padded(sessions)
+        inputs, targets = _pad(sessions)
         states = self._network.states(inputs)[targets >= 0]
         targets = targets[targets >= 0]
         drawn = torch.from_numpy(rng.choice(len(self._chances), DRAWN, p=self._chances))
@@ -91,8 +89,10 @@ class GRU4Rec(Learner):
         others = self._network.logits(states, drawn) - expected[drawn]
         # a target is no rival of its own
         others = others.masked_fill(drawn == targets[:, None], -torch.inf)
-        own = self._network.own_logits(states, targets) - expected[targets]
-        return (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
+        target_logits = self._network.own_logits(states, targets) - expected[targets]
+        return (
+            torch.logsumexp(torch.cat([target_logits[:, None], others], 1), 1) - target_logits
+        ).mean()
 
     def _loss(self, sessions: list[Session]) -> float:
         """Return the mean cross-entropy over all items."""
@@ -100,15 +100,16 @@ class GRU4Rec(Learner):
         from torch.nn.functional import cross_entropy
 
         self._network.eval()
-        inputs, targets = _padded(sessions)
+        inputs, targets = _pad(sessions)
         with torch.inference_mode():
             logits = self._network.logits(self._network.states(inputs)[targets >= 0])
             return float(cross_entropy(logits, targets[targets >= 0]))
 
 
-def _padded(sessions: Sequence[Session]) -> tuple[Any, Any]:
-    """Return the last items of each session but the very last, and what follows each; -1 where
-    there is nothing.
+def _pad(sessions: Sequence[Session]) -> tuple[Any, Any]:
+    """Return the last items of each session but the very last, and what follows each.
+
+    Both are -1 where there is nothing.
 
     Shapes
     ------

@@ -30,8 +30,9 @@ H: Final = 30
 
 
 class Ours(Learner):
-    """`MemoryClassifier()` with its defaults: the mixture of suffixes, a bag, what occurs together,
-    and copies.
+    """`MemoryClassifier()` with its defaults.
+
+    It mixes suffixes, a bag, what occurs together, and copies.
     """
 
     name = "ours"
@@ -49,8 +50,9 @@ class Ours(Learner):
             )
 
     def like(self) -> Ours:
-        """Return a learner of the same layout: it keeps the same share of the sessions to fit
-        weights to.
+        """Return a learner of the same layout.
+
+        It keeps the same share of the sessions to fit weights to.
         """
         fresh = type(self)(self.kind)
         fresh._layout = self.model
@@ -58,11 +60,11 @@ class Ours(Learner):
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
         """Return what `top_k` ranks by; an item that never was next is never answered."""
-        found = np.full((len(prefixes), self._n_items), -np.inf)
-        found[:, self.model.classes_] = (
+        all_scores = np.full((len(prefixes), self._n_items), -np.inf)
+        all_scores[:, self.model.classes_] = (
             self.model.class_scores(self._contexts(prefixes)) / self._divisors()
         )
-        return found
+        return all_scores
 
     def _divisors(self) -> NDArray[np.float64]:
         """Return what the probabilities of items are divided by: the discount of popular ones."""

@@ -1,5 +1,6 @@
-"""How fast a mixture answers: `top_k(20)` over the items of a shop and over the words of a text,
-beside VMIS-kNN.
+"""How fast a mixture answers.
+
+Measured is `top_k(20)` over the items of a shop and the words of a text, beside VMIS-kNN.
 
     python -m benchmarks.sessions.rates --sessions FOLDER --wikitext FOLDER
 
@@ -68,8 +69,9 @@ class TextMixtureOfAllScores(TextMixture, AllScores):
 
 
 def of_shop(folder: Path) -> dict[str, Any]:
-    """Return the rates and the microseconds of a single question of the shop's learners, and the
-    number of labels.
+    """Return how fast the shop's learners answer, and the number of labels.
+
+    Rates are of batches; microseconds are of a single question.
     """
     task = read_task(folder, "bol")
     queries = task.test.queries
@@ -81,8 +83,8 @@ def of_shop(folder: Path) -> dict[str, Any]:
     dense.model = ours.model
     rows = {"VMIS-kNN": neighbours, "mixture": ours, "mixture, all scores": dense}
     ours.top_k(queries.prefixes[:1], 1)  # the live table is made at the first question
-    found = {name: speed(model, queries) for name, model in rows.items()}
-    return {"labels": len(ours.model.classes_), "found": found}
+    speeds = {name: speed(model, queries) for name, model in rows.items()}
+    return {"labels": len(ours.model.classes_), "found": speeds}
 
 
 def of_text(folder: Path) -> dict[str, Any]:
@@ -93,12 +95,12 @@ def of_text(folder: Path) -> dict[str, Any]:
     places = H + np.linspace(0, len(text.test) - H - 1, TIMED).astype(np.int64)
     contexts = [text.test[place - H : place].tolist() for place in places]
     queries = SessionQueries(contexts, np.zeros(len(contexts), np.int64), np.arange(len(contexts)))
-    found = {}
+    speeds = {}
     for name, kind in (("mixture", TextMixture), ("mixture, all scores", TextMixtureOfAllScores)):
         reader = kind("clicks")
         reader.model = model
-        found[name] = speed(reader, queries)
-    return {"labels": len(model.classes_), "found": found}
+        speeds[name] = speed(reader, queries)
+    return {"labels": len(model.classes_), "found": speeds}
 
 
 def main() -> None:
@@ -108,11 +110,11 @@ def main() -> None:
         "--sessions", type=Path, required=True, help="folder with bol-train.tsv and the like"
     )
     parser.add_argument("--wikitext", type=Path, help="folder with wiki.train.tokens and the like")
-    given = parser.parse_args()
-    parts = {"bol": of_shop(given.sessions)}
+    arguments = parser.parse_args()
+    parts = {"bol": of_shop(arguments.sessions)}
     base_rate, base_single = parts["bol"]["found"]["VMIS-kNN"]
-    if given.wikitext is not None:
-        parts["WikiText-2"] = of_text(given.wikitext)
+    if arguments.wikitext is not None:
+        parts["WikiText-2"] = of_text(arguments.wikitext)
     rows = [
         {
             "data": data,
@@ -125,7 +127,10 @@ def main() -> None:
         for data, part in parts.items()
         for learner, (rate, single) in part["found"].items()
     ]
-    names = "data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | ratio to VMIS-kNN"
+    names = (
+        "data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | "
+        "ratio to VMIS-kNN"
+    )
     each = (
         "{data} | {labels:,} | {learner} | {rate:~} | {ratio:.2f} | {single:~} | {single_ratio:.2f}"
     )

@@ -1,12 +1,13 @@
-"""One learner on one set: settings chosen on validation, one look at the test, times, and what
-forgetting takes.
+"""One learner on one set.
+
+Settings are chosen on validation; then come one look at the test, times, and forgetting.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -49,8 +50,9 @@ them.
 
 @dataclass
 class SessionOutcome:
-    """What was measured. Times are those of the processor, one thread; `gains` are by query, for
-    paired differences.
+    """What was measured.
+
+    Times are those of the processor, one thread; `gains` are by query, for paired differences.
     """
 
     set: str
@@ -77,70 +79,69 @@ def evaluate(task: SessionTask, learner: type[Learner]) -> SessionOutcome:
     """Choose settings, fit, ask the test queries once, time, forget."""
     with threadpool_limits(1):
         started = time.process_time()
-        settings, valid = chosen(task, learner)
+        settings, valid = choose_settings(task, learner)
         tuned = time.process_time()
         model = learner(task.kind, **settings)
         model.fit(task.test.sessions, task.test.n_items)
         fitted = time.process_time()
-        by_query = gains(asked(model, task.test.queries), task.kind)
+        by_query = gains(rank_targets(model, task.test.queries), task.kind)
         rate, single = speed(model, task.test.queries)
         outcome = SessionOutcome(
             task.name,
             learner.name,
             dict(settings),
             valid,
-            float(by_query[0].mean()),
-            float(by_query[1].mean()),
-            fitted - tuned,
-            tuned - started,
-            rate,
-            single,
+            first=float(by_query[0].mean()),
+            second=float(by_query[1].mean()),
+            fit_seconds=fitted - tuned,
+            tuning_seconds=tuned - started,
+            answers_per_second=rate,
+            single_microseconds=single,
             gains=by_query,
         )
         if learner.forgets:
             took = forgetting(model, task.test)
-            (
-                outcome.forget_milliseconds,
-                outcome.answer_after_milliseconds,
-                outcome.forgets_exactly,
-            ) = took
+            outcome.forget_milliseconds = took.forget_milliseconds
+            outcome.answer_after_milliseconds = took.answer_milliseconds
+            outcome.forgets_exactly = took.is_exact
     return outcome
 
 
-def chosen(task: SessionTask, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
-    """Return the settings with the highest second figure on validation, the first among equals, and
-    the figure.
+def choose_settings(
+    task: SessionTask, learner: type[Learner]
+) -> tuple[Mapping[str, Any], float | None]:
+    """Return the settings with the highest second figure on validation, and the figure.
+
+    Of equal ones, return the first.
 
     Where there is no choice to make, validation is not asked.
     """
     if len(learner.choices) == 1:
         return learner.choices[0], None
     queries = task.valid.queries.spread(TUNED)
-    found: list[tuple[Mapping[str, Any], float]] = []
+    tried: list[tuple[Mapping[str, Any], float]] = []
     for settings in learner.choices:
         model = learner(task.kind, **settings)
         model.fit(task.valid.sessions, task.valid.n_items)
-        _, second = gains(asked(model, queries), task.kind)
-        found.append((settings, float(second.mean())))
-    return max(found, key=lambda pair: pair[1])
+        _, second = gains(rank_targets(model, queries), task.kind)
+        tried.append((settings, float(second.mean())))
+    return max(tried, key=lambda pair: pair[1])
 
 
-def asked(model: Learner, queries: SessionQueries) -> NDArray[np.float64]:
+def rank_targets(model: Learner, queries: SessionQueries) -> NDArray[np.float64]:
     """Return the rank of every query's target."""
-    found = []
+    answers = []
     for start in range(0, len(queries), BATCH):  # all scores at once would take gigabytes
         prefixes = queries.prefixes[start : start + BATCH]
         left_out = prefixes if model.kind == "purchases" else None
-        found.append(
+        answers.append(
             ranks(model.scores(prefixes), queries.targets[start : start + BATCH], left_out)
         )
-    return np.concatenate(found)
+    return np.concatenate(answers)
 
 
 def speed(model: Learner, queries: SessionQueries) -> tuple[float, float]:
-    """Return how many questions for 20 items are answered a second in batches, and the microseconds
-    of a single one.
-    """
+    """Return answers of 20 items a second in batches, and the microseconds of a single one."""
     prefixes = queries.prefixes[:TIMED]
     batches = [prefixes[start : start + BATCH] for start in range(0, len(prefixes), BATCH)]
     rate = len(prefixes) / seconds(lambda: [model.top_k(batch, ANSWERS) for batch in batches])
@@ -149,9 +150,16 @@ def speed(model: Learner, queries: SessionQueries) -> tuple[float, float]:
     )
 
 
-def forgetting(model: Learner, split: SessionSplit) -> tuple[float, float, bool]:
-    """Forget sessions of about 20 clicks; return milliseconds to forget one and to answer, and
-    whether it is exact.
+class Forgetting(NamedTuple):
+    """What forgetting sessions takes."""
+
+    forget_milliseconds: float
+    answer_milliseconds: float
+    is_exact: bool
+
+
+def forgetting(model: Learner, split: SessionSplit) -> Forgetting:
+    """Forget sessions of about 20 clicks, one by one, and answer after each.
 
     Exact: the scores of the first queries are, to the bit, those of a model of the same layout that
     was fitted without the sessions.
@@ -173,7 +181,7 @@ def forgetting(model: Learner, split: SessionSplit) -> tuple[float, float, bool]
     )
     exactly = np.array_equal(model.scores(prefixes), rest.scores(prefixes))
     forget, answer = 1e3 * np.median(took, axis=0)
-    return float(forget), float(answer), bool(exactly)
+    return Forgetting(float(forget), float(answer), bool(exactly))
 
 
 def run(
@@ -182,40 +190,49 @@ def run(
     learners: Sequence[type[Learner]],
     on_progress: Callable[[int, int], None] = ignore_progress,
 ) -> tuple[dict[str, Any], str]:
-    """Measure learners on sets; return the results as plain numbers, and a page of one table a set."""
+    """Measure learners on sets; return plain numbers, and a page with a table for each set."""
     results: list[dict[str, Any]] = []
     pages: list[str] = []
     for name in sets:
         task = read_task(folder, name)
-        found = []
+        set_outcomes = []
         for learner in learners:
-            found.append(evaluate(task, learner))
-            on_progress(len(pages) * len(learners) + len(found), len(sets) * len(learners))
-        results += [outcome.plain() for outcome in found]
+            set_outcomes.append(evaluate(task, learner))
+            on_progress(len(pages) * len(learners) + len(set_outcomes), len(sets) * len(learners))
+        results += [outcome.plain() for outcome in set_outcomes]
         pages.append(
-            "\n".join([heading(task), "", *outcome_table(task, found), *published(name)]) + "\n"
+            "\n".join(
+                [heading(task), "", *outcome_table(task, set_outcomes), *describe_published(name)]
+            )
+            + "\n"
         )
     return {"settings": {"sets": list(sets)}, "table": results}, "\n".join(pages)
 
 
-def published(name: str) -> list[str]:
+def describe_published(name: str) -> list[str]:
     """Return what others have published for a set, in one line."""
-    known = "; ".join(f"{who} {figures}" for who, figures in PUBLISHED.get(name, {}).items())
-    return ["", f"Published: {known}."] if known else []
+    figures_of_papers = "; ".join(
+        f"{who} {figures}" for who, figures in PUBLISHED.get(name, {}).items()
+    )
+    return ["", f"Published: {figures_of_papers}."] if figures_of_papers else []
 
 
 def heading(task: SessionTask) -> str:
     """Return the sizes of a set in one line."""
     sizes = facts(task)
     parts = ", ".join(f"{sizes[name]:,} {name}" for name in ("sessions", "events", "items"))
-    return f"{task.name}: {parts}; {sizes['valid_queries']:,} validation and {sizes['test_queries']:,} test queries"
+    return (
+        f"{task.name}: {parts}; {sizes['valid_queries']:,} validation and "
+        f"{sizes['test_queries']:,} test queries"
+    )
 
 
 def outcome_table(
     task: SessionTask, outcomes: Sequence[SessionOutcome], beside: str = "VMIS-kNN"
 ) -> list[str]:
-    """Return the lines of a table of one set; differences are those from one of the learners, if it
-    is among them.
+    """Return the lines of a table of one set.
+
+    Differences are those from one of the learners, if it is among them.
     """
     first, second = NAMES[task.kind]
     base = next((outcome for outcome in outcomes if outcome.learner == beside), None)
@@ -226,10 +243,12 @@ def outcome_table(
         rows.append(outcome.plain() | {"settings": settings, "apart": apart})
     return table(
         rows,
-        f"learner | {first} | {second} | {f'{first}, difference | {second}, difference | ' if base else ''}fit (s) | "
+        f"learner | {first} | {second} | "
+        f"{f'{first}, difference | {second}, difference | ' if base else ''}fit (s) | "
         "top 20 a second | one (µs) | forget (ms) | then answer (ms) | exactly | settings",
-        "{learner} | {first:.4f} | {second:.4f} | {apart}{fit_seconds:.2f} | {answers_per_second:~} | "
-        "{single_microseconds:~} | {forget_milliseconds:.2f|fit again} | {answer_after_milliseconds:.2f|} | "
+        "{learner} | {first:.4f} | {second:.4f} | {apart}{fit_seconds:.2f} | "
+        "{answers_per_second:~} | {single_microseconds:~} | "
+        "{forget_milliseconds:.2f|fit again} | {answer_after_milliseconds:.2f|} | "
         "{forgets_exactly:yes/NO|} | {settings}",
     )
 
@@ -238,8 +257,8 @@ def _differences(outcome: SessionOutcome, base: SessionOutcome, sessions: NDArra
     """Return two cells and what separates them from the next."""
     if outcome is base or outcome.gains is None or base.gains is None:
         return " |  | "
-    found = [
-        difference(ours, theirs, sessions)
-        for ours, theirs in zip(outcome.gains, base.gains, strict=True)
+    differences = [
+        difference(ours, base_gains, sessions)
+        for ours, base_gains in zip(outcome.gains, base.gains, strict=True)
     ]
-    return "".join(f"{mean:+.4f} ± {error:.4f} | " for mean, error in found)
+    return "".join(f"{mean:+.4f} ± {error:.4f} | " for mean, error in differences)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Stored(Learner):
-    """Sessions as sets of items, one after the other in a flat array; the lists of an item are in
-    order of age.
+    """Sessions as sets of items, one after the other in a flat array.
+
+    The lists of an item are in order of age.
     """
 
     forgets = True
@@ -71,9 +72,7 @@ class Stored(Learner):
         return np.asarray(self._ends[numbers] - self._starts[numbers], np.int64)
 
     def recent(self, prefix: Session, last: int | None = None) -> list[tuple[int, int]]:
-        """Return the distinct items of a prefix, or of its last ones, latest first, with their
-        distance from 1.
-        """
+        """Return the distinct items of a prefix or its end, latest first, with distances from 1."""
         distances: dict[int, int] = {}
         for distance, item in enumerate(reversed(prefix[-last:] if last else prefix), 1):
             distances.setdefault(item, distance)

@@ -33,9 +33,9 @@ def shown() -> set[tuple[str, ...]]:
 def test_a_page_states_what_was_measured(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!--figure:") == text.count("<!--/figure-->") == len(figures.SHOWN.findall(text))
-    assert text == figures.filled(text, RUNS)
+    assert text == figures.fill_page(text, RUNS)
     assert not re.search(r"^\s*<!--figure:[^>]*-->.", text, re.MULTILINE)  # it would end a paragraph
-    assert "<!--figure:" not in figures.filled(text, RUNS, comments=False)
+    assert "<!--figure:" not in figures.fill_page(text, RUNS, comments=False)
 
 
 def _is_table(value: Any) -> bool:
@@ -95,16 +95,16 @@ def test_figures_that_are_older_than_their_code_are_found(tmp_path: Path) -> Non
     first = commit("one")
     run = {"code": ["code.py"], "commit": first, "date": "2026-01-01", "command": "python measure.py"}
     runs = {"speed": {**run, "tree": figures.tree(run["code"], root=tmp_path)}}
-    assert figures.outdated(runs, tmp_path) == []
+    assert figures.find_outdated(runs, tmp_path) == []
     second = commit("two")
-    assert figures.outdated(runs, tmp_path) == [
+    assert figures.find_outdated(runs, tmp_path) == [
         f"speed: measured at {first} on 2026-01-01; its code has changed in 1 commit, the last is {second}. "
         "Measure again: python measure.py"
     ]
     runs["speed"]["commit"] = "0" * 8  # not in this clone
-    assert "its code has changed" in figures.outdated(runs, tmp_path)[0]
+    assert "its code has changed" in figures.find_outdated(runs, tmp_path)[0]
     commit("one")
-    assert figures.outdated(runs, tmp_path) == []
+    assert figures.find_outdated(runs, tmp_path) == []
 
 
 def rows_of_tables(**more: Any) -> list[dict[str, Any]]:
@@ -155,18 +155,20 @@ def test_a_run_takes_new_values_of_one_commit(tmp_path: Path) -> None:
     }
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows_of_tables())), encoding="utf-8")
-    run = figures.taken("names", known, [path], None)
+    run = figures.take_figures("names", known, [path], None)
     assert run["figures"]["ours"] == {"unit": "share", "value": [0.9, 0.1]}
     assert (run["date"], run["machine"]) == ("2026-01-02", "a machine")
     assert run["tree"] == figures.tree(["README.md"])
     path.write_text("\n".join(map(json.dumps, rows_of_tables(measured={"commit": "a-dirty"}))), encoding="utf-8")
     with pytest.raises(SystemExit, match="of one commit"):
-        figures.taken("names", known, [path], None)
-    assert figures.taken("names", known, [path], "HEAD")["commit"] == figures.git("rev-parse", "--short=8", "HEAD")
+        figures.take_figures("names", known, [path], None)
+    assert figures.take_figures("names", known, [path], "HEAD")["commit"] == figures.git(
+        "rev-parse", "--short=8", "HEAD"
+    )
     path.write_text(json.dumps(rows_of_tables()[0]), encoding="utf-8")  # ours alone
     with pytest.raises(SystemExit, match="no rows for \\['LightGBM'\\]"):
-        figures.taken("names", known, [path], "HEAD")
+        figures.take_figures("names", known, [path], "HEAD")
     path.write_text("\n".join(map(json.dumps, rows_of_tables())), encoding="utf-8")
     more = {**known, "figures": {"ours": known["figures"]["ours"], "EBM": {"unit": "share", "value": 0}}}
     with pytest.raises(SystemExit, match="no rows for \\['EBM'\\]"):
-        figures.taken("names", more, [path], "HEAD")
+        figures.take_figures("names", more, [path], "HEAD")

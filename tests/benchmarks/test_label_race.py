@@ -22,7 +22,7 @@ def quiet(done: int, total: int) -> None:
 
 @pytest.fixture(scope="module")
 def data() -> LabelledText:
-    return LabelledText.drawn(1500, 200, n_tokens=150)
+    return LabelledText.draw(1500, 200, n_tokens=150)
 
 
 def test_every_contender_is_raced_with_every_kernel(data: LabelledText) -> None:
@@ -93,7 +93,7 @@ def test_counters_are_the_model_one_would_write(data: LabelledText) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_single_edits_leave_what_a_fresh_fit_has(data: LabelledText, kernel: str) -> None:
-    found = label_edits.interleaved(data, kernel, 250, quiet, compared=125, fits=3)
+    found = label_edits.interleave_edits(data, kernel, 250, quiet, compared=125, fits=3)
     assert found["edits"] == 250
     assert (found["compared"], found["wrong"]) == (125, 0)
     assert (found["fresh_fits"], found["fresh_fits_with_other_bytes"]) == (3, 0)
@@ -102,7 +102,7 @@ def test_single_edits_leave_what_a_fresh_fit_has(data: LabelledText, kernel: str
 
 def test_an_edit_that_is_lost_is_noticed(data: LabelledText, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryClassifier, "forget_one", lambda self, tokens, label: self)
-    found = label_edits.interleaved(data, "Suffixes(5)", 400, quiet)
+    found = label_edits.interleave_edits(data, "Suffixes(5)", 400, quiet)
     assert found["fresh_fits_with_other_bytes"] == found["fresh_fits"] == 2
     assert found["wrong"] > 0
 
@@ -111,7 +111,7 @@ def test_an_edit_that_is_lost_is_noticed(data: LabelledText, monkeypatch: pytest
 def test_edits_are_timed_with_the_vote_that_is_named(data: LabelledText, vote: str) -> None:
     found = label_edits.timings(data, "positions", vote, 5)
     assert found["vote"] == vote
-    assert type(data.fitted("positions", vote).vote_) is type(VOTES[vote])
+    assert type(data.fit_model("positions", vote).vote_) is type(VOTES[vote])
     named = ("learn_one", "forget_one", "partial_fit", "forget", "query", "query_after_learn_one", "checks", "native")
     for name in named:
         assert 0 < found[name]["median"] <= found[name]["p99"]
@@ -133,6 +133,6 @@ def test_tokens_of_the_test_text_may_be_new() -> None:
 
 
 def test_examples_are_the_last_eight_tokens() -> None:
-    found = LabelledText.drawn(50, 10, n_tokens=30)
+    found = LabelledText.draw(50, 10, n_tokens=30)
     np.testing.assert_array_equal(found.X[1:, 7], found.y[:-1])
     assert (len(found.X), len(found.queries), len(found.names)) == (50, 10, 30)

@@ -17,7 +17,7 @@ from language.ours import (
     LanguageModel,
     OurMixture,
     mixture_weights,
-    numbered,
+    number_lines,
     perplexity,
     read_text,
     recent_shares,
@@ -47,10 +47,10 @@ def test_every_token_and_every_end_of_a_line_is_a_target(folder: Path) -> None:
     assert len(text.test) == 9 * 6
     assert len(text.types) == 7
     assert not text.is_cut
-    stream, start = text.asked("test")
+    stream, start = text.stream_of("test")
     assert stream[start:].tolist() == text.test.tolist()
     assert stream[start - len(text.valid) : start].tolist() == text.valid.tolist()
-    stream, start = text.asked("valid")
+    stream, start = text.stream_of("valid")
     assert stream[:start].tolist() == text.train.tolist()
 
 
@@ -70,10 +70,10 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 
 
 def test_a_type_that_training_does_not_hold() -> None:
-    text = numbered([["a", "<unk>"]], [["a"]], [["b", "a"]])
+    text = number_lines([["a", "<unk>"]], [["a"]], [["b", "a"]])
     assert text.test.tolist() == [1, 0]
     with pytest.raises(ValueError, match="no <unk>"):
-        numbered([["a"]], [["a"]], [["b"]])
+        number_lines([["a"]], [["a"]], [["b"]])
 
 
 @settings(max_examples=60)
@@ -125,7 +125,7 @@ def test_an_even_model_has_the_perplexity_of_its_types(folder: Path) -> None:
 
 def test_caches_know_what_the_text_is_about() -> None:
     lines = [[["a", "b", "c", "d"]] * 50, [["a", "b"]] * 200, [["a", "b"]] * 200]
-    plain, with_caches = language.evaluate(numbered(*lines), Even())
+    plain, with_caches = language.evaluate(number_lines(*lines), Even())
     assert plain["perplexity"] == pytest.approx(4)
     assert with_caches["perplexity"] == pytest.approx(2)  # the 100 tokens before every target are half a, half b
 

@@ -17,7 +17,7 @@ from sessions.data import SessionQueries, click_split, read_clicks, read_ratings
 from sessions.learner import Learner
 from sessions.measures import difference, gains, ranks
 from sessions.ours import Ours
-from sessions.running import chosen, evaluate, forgetting, outcome_table, run
+from sessions.running import choose_settings, evaluate, forgetting, outcome_table, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,7 +184,7 @@ def test_settings_are_chosen_on_validation(folder: Path) -> None:
     task = read_task(folder, "bol")
     frequent = np.bincount(task.valid.queries.targets, minlength=task.valid.n_items)
     best = max((0, 3, 5), key=lambda item: frequent[item])
-    assert chosen(task, Constant)[0] == {"item": best}
+    assert choose_settings(task, Constant)[0] == {"item": best}
 
 
 def test_what_cannot_forget_says_so() -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def refits() -> list[dict[str, float]]:
-    X, y = calm.made_up(1500)
-    return [row for row in calm.measured("made up", "ours", X, y, [1], 4) if row["edit"] in (-1, 1)]
+    X, y = calm.make_table(1500)
+    return [row for row in calm.measure_edits("made up", "ours", X, y, edits=[1], choices=4) if row["edit"] in (-1, 1)]
 
 
 def test_one_row_changes_few_nodes_and_labels(refits: list[dict[str, float]]) -> None:
@@ -34,7 +34,7 @@ def test_one_row_changes_few_nodes_and_labels(refits: list[dict[str, float]]) ->
 
 
 def test_weights_do_not_depend_on_where_the_fit_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = calm.made_up(450)
+    X, y = calm.make_table(450)
 
     def asked() -> NDArray[np.float64]:
         return np.asarray(MemoryClassifier().fit(X[:450], y[:450]).predict_proba(X[450:]))
@@ -46,10 +46,10 @@ def test_weights_do_not_depend_on_where_the_fit_stops(monkeypatch: pytest.Monkey
 
 
 def test_nodes_are_compared_by_what_they_ask() -> None:
-    X, y = calm.made_up(300)
+    X, y = calm.make_table(300)
     model = MemoryClassifier().fit(X, y)
-    assert calm.kept_share(model, model.snapshot().refit()) == 1.0
-    assert (calm.kept_share(model, MemoryClassifier(random_state=1).fit(X, y)) or 0) < 0.2
+    assert calm.measure_kept_share(model, model.snapshot().refit()) == 1.0
+    assert (calm.measure_kept_share(model, MemoryClassifier(random_state=1).fit(X, y)) or 0) < 0.2
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=80))

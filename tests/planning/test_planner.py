@@ -178,7 +178,7 @@ def test_the_exact_table_is_chosen_where_it_fits(data: plans.PlanData) -> None:
 def test_plans_come_true(data: plans.PlanData) -> None:
     """Four plans from 10,000 of 30,000 examples; intervals of 90 % on data that constants were not set on."""
     rows = list(
-        plans.measured(data, 501, ({"exact_over": 8}, {"exact_over": 3}, {"agreement": 0.95}, {"agreement": 0.99}))
+        plans.measure_plans(data, 501, ({"exact_over": 8}, {"exact_over": 3}, {"agreement": 0.95}, {"agreement": 0.99}))
     )
     assert sum(row["hit"] for row in rows) >= 3
     for row in rows:
