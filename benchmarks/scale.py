@@ -164,9 +164,10 @@ def race(folder: Path, memory: str, rounds: int, names: list[str]) -> list[Row]:
     runs: dict[str, list[Row]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            step = f"--run {name} --memory {memory}".split()
-            step += ["--folder", str(folder)]  # which may have spaces
-            runs[name].append(run_step(__file__, folder, *step))
+            run = run_step(
+                __file__, folder, "--run", name, "--folder", str(folder), "--memory", memory
+            )
+            runs[name].append(run)
     rows = []
     for name in names:
         typical = sorted(runs[name], key=lambda run: run["seconds"])[len(runs[name]) // 2]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo import NO_TOKEN, MemoryClassifier, load, save, windows
+from hammemo import NO_TOKEN, MemoryClassifier, MemoryRegressor, load, save, windows
 from hammemo.cli.app import app
 from hammemo.files.models import read_notes
 from hammemo.kernels import PositionalHamming, Suffixes
@@ -486,3 +487,19 @@ def test_engines_write_the_file_that_one_process_writes(ending: str, tmp_path: P
     run("fit", *files, "--label", "big", "--memory", "exact", "--out", tmp_path / "four")
     assert load(tmp_path / "segments").digest() == load(tmp_path / "four").digest()
     assert read_notes(tmp_path / "segments") == read_notes(tmp_path / "four")
+
+
+@pytest.mark.parametrize("rule", ["token", "empty"])
+@pytest.mark.parametrize("estimator", [MemoryClassifier, MemoryRegressor])
+def test_a_model_of_python_says_what_a_missing_value_is(estimator: Any, rule: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"name": ["a", None, "b", "a", "b", None] * 5, "x": np.arange(30) / 4})
+    y = np.arange(30) % 3 / 2 if estimator is MemoryRegressor else np.array(["no", "yes", "no"] * 10, object)
+    model = tmp_path / "model"
+    save(estimator(missing=rule).fit(table[:20], y[:20]), model)
+    option = "--target" if estimator is MemoryRegressor else "--label"
+    for command, rows in (("add", slice(20, 30)), ("forget", slice(10, 20))):
+        table[rows].assign(label=y[rows]).to_csv(tmp_path / "rows.csv", index=False)
+        run(command, model, tmp_path / "rows.csv", option, "label")
+    rest = [*range(10), *range(20, 30)]
+    loaded: Any = load(model)
+    assert loaded.refit().digest() == estimator(missing=rule).fit(table.iloc[rest], y[rest]).digest()

@@ -296,3 +296,19 @@ def test_readers_see_the_model_before_or_after_each_edit_of_another_thread(estim
     assert errors == []
     assert all(answers[place] and answers[place] <= possible[place] for place in range(2))
     assert model.refit().digest() == estimator().fit(frame, y).digest()
+
+
+@pytest.mark.parametrize("is_missing_first", [False, True])
+def test_models_of_equal_targets_merge_where_one_has_no_category(is_missing_first: bool, tmp_path: Path) -> None:
+    """Equal targets give no unit, so a merge may take the layout of the other model."""
+    codes = np.array([0, 4, 2, 1, 3, 0, 2, 4])
+    frames = [as_frame(codes, SIZES), as_frame(np.full(8, -1), SIZES)]
+    targets = [np.full(8, 2.5), np.arange(8) / 4]
+    if is_missing_first:
+        frames.reverse()
+    models = [MemoryRegressor().fit(frame, y) for frame, y in zip(frames, targets, strict=True)]
+    save(models[0].merge(models[1]), tmp_path / "model")
+    merged: Any = load(tmp_path / "model")
+    assert merged.state.columns.order_of(0) == tuple(SIZES)
+    both = MemoryRegressor().fit(pd.concat(frames), np.concatenate(targets))
+    assert merged.refit().digest() == both.digest()

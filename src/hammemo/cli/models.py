@@ -170,6 +170,8 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     if isinstance(model, Learner) and isinstance(opened.schema, TableSchema):
         # Python may have taught the model kinds that its notes do not have
         opened.schema = opened.schema.with_kinds_of_model(model.state.columns.kinds)
+        if "missing" not in notes:  # a model of Python has it as a parameter
+            opened.schema = replace(opened.schema, missing=model.missing)
     if isinstance(opened.schema, TableSchema):
         opened.schema = opened.schema.with_orders_of(_columns_of(model))
     return opened

@@ -41,6 +41,7 @@ def merge(
     Where the layouts differ, the rows of one model are counted under the layout of the other.
     """
     task = state.task
+    other_kinds = other.columns.kinds
     state, other = _give_same_kinds(settings, state, other)
     target_dtype = task.reading.common_dtype(state, other)
     cutting = join_cuttings(state, other.cutting, is_other_empty=other.holds_nothing)
@@ -48,7 +49,9 @@ def merge(
         memory = task.counting.merge(state, other, 1)
         merged = state.with_changes(memory=memory, store=_merge_stores(state, other, 1))
     except LayoutError as error:
-        merged = _merge_rows(settings, state, other, error)
+        # only the rows were converted: the layout has columns of the kinds of before
+        is_converted = other.columns.kinds != other_kinds
+        merged = _merge_rows(settings, state, other, error, is_converted=is_converted)
     columns = merged.columns
     if columns.token_types is not None:
         token_types = columns.token_types.plus(other.columns.token_types)
@@ -68,11 +71,16 @@ def _merge_rows(
     state: ModelState[L, M, V],
     other: ModelState[L, M, V],
     error: LayoutError,
+    *,
+    is_converted: bool,
 ) -> ModelState[L, M, V]:
-    """Count the rows of one model under the layout of the other; `error` says how they differ."""
+    """Count the rows of one model under the layout of the other; `error` says how they differ.
+
+    The layout of a model that was converted to other kinds does not fit its rows.
+    """
     if (state.pinned and other.pinned) or state.columns.n != other.columns.n:
         raise error
-    if other.all_kept is not None and not _is_other_layout_better(state, other):
+    if other.all_kept is not None and (is_converted or not _is_other_layout_better(state, other)):
         merged = state
         added = other
     else:
