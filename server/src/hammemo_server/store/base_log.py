@@ -192,18 +192,13 @@ class Log(LogEngine):
         return {op: Seen(position, digest) for op, position, digest in rows}
 
     def append(self, after: int, entries: Sequence[Entry]) -> None:
-        """Append entries after the position `after`, which must be the head.
-
-        They are durable, all or none of them.
-        """
+        """Append entries durably, all or none, after the position `after`: it must be the head."""
         with self._writing(after, len(entries)):
             ran = self._running()
+            numbered = list(enumerate(entries, after + 1))
+            self._insert(EDITS, [(position, entry.body) for position, entry in numbered])
             self._insert(
-                EDITS, [(position, entry.body) for position, entry in enumerate(entries, after + 1)]
-            )
-            self._insert(
-                IDS,
-                [(entry.op, at, entry.digest, ran) for at, entry in enumerate(entries, after + 1)],
+                IDS, [(entry.op, position, entry.digest, ran) for position, entry in numbered]
             )
             self._append_audit(after, entries)
             self._append_receipts(after, entries)
@@ -231,15 +226,15 @@ class Log(LogEngine):
             self._execute(statement, self.base(), self._running() - older_than)
 
     def keep_received(self) -> None:
-        """Keep the snapshot of a backup, if there is no newer one; a database has it.
+        """Write the snapshot of a backup to a file of the closed log, if there is no newer one.
 
-        The log is closed.
+        Here nothing is to be done: it is in the database.
         """
 
     def dump(self, table: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of one of these tables for a backup.
+        """Yield the rows of one of the `TABLES` for a backup.
 
-        Edits after the base, ids with their age below zero.
+        Of edits, those after the base; of ids, minus their age in place of when they came.
         """
         columns = ", ".join(TABLES[table])
         where = ""
@@ -253,9 +248,9 @@ class Log(LogEngine):
     # Statements
 
     def _running(self) -> float:
-        """Return for how many seconds the model was written, in all processes.
+        """Return for how many seconds the model was open for writing, in all processes.
 
-        No clock that is set moves it.
+        It is by a monotonic clock, so setting the clock of the machine changes nothing.
         """
         return time.monotonic() - self._began
 
@@ -358,10 +353,7 @@ class Log(LogEngine):
     # Receipts of edits
 
     def receipt(self, op: str) -> tuple[int, bytes] | None:
-        """Return the position of an edit and its receipt, by the id of the edit.
-
-        None if it has no receipt.
-        """
+        """Return the position of an edit and its receipt; None for an id without a receipt."""
         rows = self._rows(
             "select position, body from hammemo_receipts where model = %s and op = %s", op
         )
@@ -485,10 +477,7 @@ class Log(LogEngine):
         ]
 
     def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]]) -> None:
-        """Keep receipts with their lines of the audit record, in one transaction.
-
-        The last one becomes the newest.
-        """
+        """Keep receipts with their lines of the audit record, in one transaction, oldest first."""
         with self._writing():
             for erasure, _ in finished:
                 self._execute(
@@ -499,28 +488,34 @@ class Log(LogEngine):
             self._keep_mark(NEWEST_RECEIPT, finished[-1][1].receipt)
 
     def _append_journal(self, after: int, entries: Sequence[Entry]) -> None:
-        """Write what entries have of subjects, in the transaction that appends them."""
-        erased = [entry.erasure for entry in entries if entry.erasure is not None]
-        # from now on the subject is unknown: what it learns later has another key
-        for erasure in erased:
-            (stored,) = self._select_keys("key = %s", erasure.key)
-            self._execute("delete from hammemo_subjects where model = %s and key = %s", erasure.key)
-            self._insert(
-                "hammemo_subjects", [stored._replace(subject=erasure.key.to_bytes(8, "big"))]
-            )
-        keys = [key for entry in entries for key in entry.new_keys]
-        journal = [
-            (position, key, int(entry.kind.startswith(("forget", "apply"))), body)
-            for position, entry in enumerate(entries, after + 1)
-            for key, body in entry.journal
-        ]
-        # most models have no subjects
-        if erased:
-            self._insert("hammemo_erasures", erased)
-        if keys:
-            self._insert("hammemo_subjects", keys)
-        if journal:
-            self._insert("hammemo_journal", journal)
+        """Write what entries change of subjects, in the transaction that appends them.
+
+        That is: their erasures, the keys of new subjects, and the encrypted rows of each subject.
+        Most models have no subjects, so there is nothing to write.
+        """
+        erasures = [entry.erasure for entry in entries if entry.erasure is not None]
+        for erasure in erasures:
+            self._detach_key(erasure.key)
+        new_keys = [key for entry in entries for key in entry.new_keys]
+        rows = []
+        for position, entry in enumerate(entries, after + 1):
+            may_forget = int(entry.kind.startswith(("forget", "apply")))
+            rows += [(position, key, may_forget, body) for key, body in entry.journal]
+        if erasures:
+            self._insert("hammemo_erasures", erasures)
+        if new_keys:
+            self._insert("hammemo_subjects", new_keys)
+        if rows:
+            self._insert("hammemo_journal", rows)
+
+    def _detach_key(self, key: int) -> None:
+        """Make a subject unknown, so that what is learned of it later gets another key.
+
+        The old key stays until it is destroyed, with its number in place of the subject's hash.
+        """
+        (stored,) = self._select_keys("key = %s", key)
+        self._execute("delete from hammemo_subjects where model = %s and key = %s", key)
+        self._insert("hammemo_subjects", [stored._replace(subject=key.to_bytes(8, "big"))])
 
 
 class Store(Protocol):

@@ -209,10 +209,8 @@ class Hashed(Memory):
     def reserve(self, examples: Examples) -> None:
         """Settle the layout: give the most frequent features of these examples rows of their own.
 
-        Ties are broken by hash.
-
-        All sites of one position share one list, of the tokens most frequent at any of them taken
-        together.
+        All sites of one position share one list: the tokens that are most frequent at all of them
+        together. Ties are broken by hash.
         """
         self.apply_edit(lambda memory: memory.reserve_rows(examples))
 
@@ -226,22 +224,20 @@ class Hashed(Memory):
         self._settle(reserved)
 
     def update(self, examples: Examples, sign: int) -> None:
-        """Add examples, or remove them.
+        """Add examples, or remove them; `NotStoredError` where a count would become negative.
 
-        The first ones settle the layout if `reserve` has not.
-
-        Raises `NotStoredError` where a count would become negative.
+        The first examples settle the layout if `reserve` has not.
         """
         if len(examples) == 1 and self._update_one(examples, sign):
             return
         if sign < 0:
-            self._take_back(examples)
+            self._remove(examples)
         elif len(examples):  # else the layout stays open
             if self._rows is None:
                 self.reserve_rows(examples)
             counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
-            self._grow(counts.labels)
-            self._tables = self._tables.plus(self._deltas(examples))
+            self._give_more_columns(counts.labels)
+            self._tables = self._tables.plus(self._count_cells(examples))
             self._counts = counts
 
     def _update_one(self, examples: Examples, sign: int) -> bool:
@@ -249,7 +245,7 @@ class Hashed(Memory):
         rank = int(self._columns.find(examples.labels)[0])
         count = sign * int(examples.multiplicity[0])
         counts = self._counts.plus_at(rank, count) if rank >= 0 else None
-        if counts is None or self._rows is None:
+        if counts is None or self._rows is None:  # a new label, or the last example of one
             return False
         rows: list[int] = self._rows.find_rows(examples.contexts)[0].tolist()
         column = int(self._tables.columns[rank])
@@ -260,17 +256,17 @@ class Hashed(Memory):
         self.forgot_unchecked |= sign < 0
         return True
 
-    def _take_back(self, examples: Examples) -> None:
+    def _remove(self, examples: Examples) -> None:
         """Remove examples, or refuse where a count would become negative."""
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
         if not self._tables.sites:  # nothing is stored, and nothing is to be removed
             return
-        deltas = self._deltas(examples)
-        if not self._tables.covers(deltas, self._counts_left(counts)):
+        cells = self._count_cells(examples)
+        if not self._tables.covers(cells, self._list_examples_left(counts)):
             raise never_stored()
-        negative = [TableCells(rows, columns, -totals) for rows, columns, totals in deltas]
+        negative = [TableCells(rows, columns, -totals) for rows, columns, totals in cells]
         self._tables = self._tables.plus(negative)
-        self._place(counts.labels)
+        self._give_columns(counts.labels)
         self._counts = counts
         self.forgot_unchecked |= len(examples) > 0
 
@@ -286,20 +282,20 @@ class Hashed(Memory):
                 continue
             new_labels = block_labels(block) if labels is None else labels
             if counter is None or counter.is_full or not counter.knows(new_labels):
-                self._store(counter)
+                self._add_stream_counts(counter)
                 if labels is None:
                     new_labels = self._columns.union(new_labels)
                 counter = StreamCounter(self._rows, new_labels)
             counter.add(block)
-        self._store(counter)
+        self._add_stream_counts(counter)
 
-    def _store(self, counter: StreamCounter | None) -> None:
+    def _add_stream_counts(self, counter: StreamCounter | None) -> None:
         """Add what a stream's counter holds."""
         if counter is None:
             return
         counts = self._counts.plus(counter.label_counts())
-        self._grow(counts.labels)
-        # rank -1 reads the last entry: such a label has no cells
+        self._give_more_columns(counts.labels)
+        # A label without examples has no column: its rank is -1, and it has no cells either.
         columns = np.append(self._tables.columns, -1)[self._columns.find(counter.labels)]
         cells = [
             TableCells(rows, columns[labels], n) for rows, labels, n in counter.collect_cells()
@@ -324,10 +320,7 @@ class Hashed(Memory):
         return self._rows is not None and self._rows.compiled is not None
 
     def keeps_rows(self) -> bool:
-        """Return that its reader has rows of counts.
-
-        The numbers of buckets may be those of many sites, so none is made to ask it.
-        """
+        """Return whether its readers have rows of counts: the class says it, so none is made."""
         return HashedTables.has_rows
 
     def make_reader(self) -> HashedTables:
@@ -335,10 +328,7 @@ class Hashed(Memory):
         return self._tables_now()
 
     def snapshot(self: Self) -> Self:
-        """Return a memory of its own that holds this version.
-
-        It can make its compiled table from this one's.
-        """
+        """Return a memory of its own that holds this version, and can reuse its compiled table."""
         copy = super().snapshot()
         reader = self.known_reader
         if isinstance(reader, HashedTables):
@@ -346,7 +336,7 @@ class Hashed(Memory):
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "previous_tables": None}  # made again when needed
+        return {**super().__getstate__(), "previous_tables": None}  # computed again when needed
 
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
@@ -408,30 +398,41 @@ class Hashed(Memory):
         tables = tuple(SiteTable.empty(len(self._rows.own(k)), number) for k, number in sizes)
         self._tables = Tables(tables, _EMPTY.columns)
 
-    def _deltas(self, examples: Examples) -> list[TableCells]:
-        """Return for each site the distinct cells that a batch touches, and its counts there."""
+    def _count_cells(self, examples: Examples) -> list[TableCells]:
+        """Return how often a batch counts in each cell, for each site: only cells that it touches.
+
+        All labels of the batch must have a column.
+        """
         if self._rows is None:
             return []
-        columns = self._tables.columns[self._columns.find(examples.labels)][examples.label_ranks]
+        label_columns = self._tables.columns[self._columns.find(examples.labels)]
+        columns = label_columns[examples.label_ranks]
+        # Compiled loops count in an array of all cells, which pays if the batch touches one in 8 or
+        # so. Its counts have 32 bits.
         n_cells = self._rows.first_rows[-1] * self._tables.width
-        # counting into an array of all cells pays where the batch touches a good part of them
-        is_large = len(examples) * len(self._tables.sites) * 8 > n_cells
+        touches_many = len(examples) * len(self._tables.sites) * 8 > n_cells
         fits = int(examples.multiplicity.sum()) < 2**32
-        if is_large and fits and self._rows.compiled is not None:
-            return self._count(self._rows, examples, columns)
-        rows = self._rows.find_rows(examples.contexts)
-        width = max(self._tables.width, 1)
-        deltas = []
-        for table, row in zip(self._tables.sites, rows.T, strict=True):
-            has_row = row >= 0
-            keys = row[has_row] * width + columns[has_row]
-            keys, totals = sum_by_key(keys, examples.multiplicity[has_row], table.n_rows * width)
-            cell_rows, cell_columns = np.divmod(keys, width)
-            deltas.append(TableCells(cell_rows, cell_columns, totals))
-        return deltas
+        if touches_many and fits and self._rows.compiled is not None:
+            return self._count_all_cells(self._rows, examples, columns)
 
-    def _count(self, layout: RowLayout, examples: Examples, columns: Ints) -> list[TableCells]:
-        """Return what `_deltas` does, by the compiled loops."""
+        # Otherwise, number the cells row by row, and sum over equal numbers.
+        width = max(self._tables.width, 1)
+        rows = self._rows.find_rows(examples.contexts)
+        cells = []
+        for table, site_rows in zip(self._tables.sites, rows.T, strict=True):
+            has_row = site_rows >= 0  # an example without a token at the site has none
+            numbers = site_rows[has_row] * width + columns[has_row]
+            numbers, totals = sum_by_key(
+                numbers, examples.multiplicity[has_row], table.n_rows * width
+            )
+            cell_rows, cell_columns = np.divmod(numbers, width)
+            cells.append(TableCells(cell_rows, cell_columns, totals))
+        return cells
+
+    def _count_all_cells(
+        self, layout: RowLayout, examples: Examples, columns: Ints
+    ) -> list[TableCells]:
+        """Return what `_count_cells` does, by compiled loops over an array of all cells."""
         cells = layout.cells(self._tables.width)
         multiplicity = None
         if not (examples.multiplicity == 1).all():
@@ -447,12 +448,13 @@ class Hashed(Memory):
         )
         return layout.collect_cells(cells)
 
-    def _counts_left(self, counts: LabelCounts) -> Ints:
+    def _list_examples_left(self, counts: LabelCounts) -> Ints:
         """Return the examples of each column's label in `counts`; none for spare columns."""
-        left = np.zeros(self._tables.width, np.int64)
+        examples_left = np.zeros(self._tables.width, np.int64)
         ranks = counts.labels.find(self._columns)
-        left[self._tables.columns] = np.append(counts.counts, 0)[ranks]  # -1 reads the last entry
-        return left
+        label_counts = np.append(counts.counts, 0)  # rank -1, a label that is gone, reads the end
+        examples_left[self._tables.columns] = label_counts[ranks]
+        return examples_left
 
     @property
     def _bucket_numbers(self) -> tuple[int, ...]:
@@ -466,22 +468,24 @@ class Hashed(Memory):
 
     @property
     def _columns(self) -> Vocabulary:
+        """The labels that have a column, in the order of `Tables.columns`."""
         return self._counts.labels
 
-    def _grow(self, labels: Vocabulary) -> None:
-        """Give labels columns, and warn once where that takes much memory."""
+    def _give_more_columns(self, labels: Vocabulary) -> None:
+        """Do what `_give_columns` does, and warn once where that takes much memory."""
         if len(labels) > DENSE_ROW_LABELS >= len(self._columns):
             warnings.warn(
                 f"{len(labels)} labels need a column in every bucket. "
                 f"Above {DENSE_ROW_LABELS} labels, memory=Exact() is usually smaller.",
                 stacklevel=4,
             )
-        self._place(labels)
+        self._give_columns(labels)
 
-    def _place(self, labels: Vocabulary) -> None:
-        """Give each of `labels` a column; those that stay keep their counts.
+    def _give_columns(self, labels: Vocabulary) -> None:
+        """Make `labels` those that have a column.
 
-        `_counts` must follow.
+        Labels that had one keep it, and its counts. Labels that lose theirs have no counts left.
+        The caller sets `_counts` afterwards: here they only say which labels have columns.
         """
         if labels is self._columns or labels == self._columns or not self._tables.sites:
             return
@@ -500,17 +504,17 @@ class Hashed(Memory):
         if not self._tables.sites or not other._tables.sites:
             return  # one of the layouts is still open: nothing is stored there
         if sign > 0:
-            self._grow(counts.labels)
+            self._give_more_columns(counts.labels)
         columns = self._tables.columns[self._columns.find(other._columns)]
         if sign < 0:
-            examples_left = self._counts_left(counts)
+            examples_left = self._list_examples_left(counts)
             if not self._tables.covers_tables(other._tables, columns, examples_left):
                 raise NotStoredError(
                     "The other memory is not part of this one: a count would become negative. "
                     "Nothing was changed."
                 )
         self._tables = self._tables.merge(other._tables, columns, sign)
-        self._place(counts.labels)
+        self._give_columns(counts.labels)
         self._counts = counts
         self.forgot_unchecked |= sign < 0
 
@@ -537,16 +541,13 @@ class Hashed(Memory):
         return self._counts
 
     def site_totals(self) -> Ints:
-        """Return how many examples of each observed label have been counted at each site: (S, L).
-
-        Those that hold no token there have not.
-        """
+        """Return how many examples of each label hold a token at each site: (S, L)."""
         if not self._tables.sites:
             return np.zeros((len(self.sites.positions), 0), np.int64)
         return self._tables.totals[:, self._tables.columns]
 
     def _tables_now(self, threads: int = 1) -> HashedTables:
-        """Return what answers from the tables as they are now."""
+        """Return a reader of the tables as they are now."""
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same
             layout = RowLayout(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import LabelMask, Ranker, SiteScores
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.tokens.vocabulary import Token, Vocabulary
     from hammemo.votes import Vote
 
 
@@ -184,8 +184,7 @@ class Scorer:
 
     def certify(self, contexts: Contexts) -> Bools:
         """Return for each context whether its winner is proven to be the exact classifier's."""
-        if not len(self.labels):
-            self.winners(contexts)  # refuses, and says what to do
+        self.check_not_empty()
         if self.reader.is_exact:
             return np.ones(len(contexts), bool)  # it is the exact classifier that answers
         if not isinstance(self.vote, WeightedSum):
@@ -254,62 +253,82 @@ class Scorer:
         return np.asarray(np.matmul(column_shares.transpose(0, 2, 1), of_positions))
 
     def explanation(self, context: Contexts, classes: Array, k: int) -> Explanation:
-        """Return why one context got its label; `classes` are the labels as the user has them."""
-        if not len(self.labels):
-            self.winners(context)  # refuses, and says what to do
-        columns = self.leaders(context, max(check_k(k), 2))[0]
+        """Return why one context got its label, with the k labels of the highest scores.
+
+        `classes` are all labels as the user has them.
+        """
+        self.check_not_empty()
+        leaders = self.leaders(context, max(check_k(k), 2))[0]  # the margin is between two
+        columns = leaders[:k]
         scores = self.scores(context)[0]
-        margin = None
-        if len(columns) > 1:
-            margin = float(scores[columns[0]] - scores[columns[1]])
-        is_proven = None
-        if self.reader.is_exact or (self.reader.has_bounds and isinstance(self.vote, WeightedSum)):
-            is_proven = bool(self.certify(context)[0])
-        columns = columns[:k]
         probabilities = None
         if self.vote.has_probabilities:
             probabilities = self.vote.probabilities(scores[None])[0][columns]
+        margin = None
+        if len(leaders) > 1:
+            margin = float(scores[leaders[0]] - scores[leaders[1]])
+        is_proven = None
+        if self.reader.is_exact or (self.reader.has_bounds and isinstance(self.vote, WeightedSum)):
+            is_proven = bool(self.certify(context)[0])
 
         # What each site adds to the scores of these labels.
         terms = self.ranker.site_scores(context, columns)
-        if self.reader.is_exact and terms.low is None and terms.errors is None:  # a user's vote
+        has_no_bounds = terms.low is None and terms.errors is None
+        if self.reader.is_exact and has_no_bounds:  # of a user's vote
             terms = replace(terms, low=terms.values, high=terms.values)
-        if terms.base is None:
-            base = np.zeros(len(columns))
-        else:
+        base = np.zeros(len(columns))
+        if terms.base is not None:
             base = np.atleast_2d(terms.base)[0]
+        score_errors = None
+        if terms.total_errors is not None:
+            score_errors = terms.total_errors[0]
+
+        # Sites of a kind, such as "bag", are many: only those that add something are listed.
         sites = terms.parts or self.sites.describe()
-        # Of sites without a position only those are shown that say something of these labels.
-        shown = [
-            place
-            for place, (kind, _) in enumerate(sites)
-            if not kind or terms.values[0, place].any()
+        listed = [
+            site for site, (kind, _) in enumerate(sites) if not kind or terms.values[0, site].any()
         ]
 
-        # The tokens of the context, and whether the model has seen them. Rank -1, no token, reads
-        # the last entry.
-        compared = self._find_cells(context)
-        ranks = compared.ranks[0]
-        tokens = [*compared.vocabulary.tolist(), None]
-        verdicts = self.reader.has_seen(compared.vocabulary).tolist()
-        is_seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
+        tokens = self._list_tokens(context)
         return Explanation(
-            tokens=tuple(tokens[rank] for rank in ranks),
-            seen=tuple(is_seen[rank] for rank in ranks),
-            sites=tuple(sites[place][1] for place in shown),
-            kinds=tuple(sites[place][0] for place in shown),
+            tokens=tuple(token.value for token in tokens),
+            seen=tuple(token.is_seen for token in tokens),
+            sites=tuple(sites[site][1] for site in listed),
+            kinds=tuple(sites[site][0] for site in listed),
             labels=tuple(classes[columns].tolist()),
             scores=np.asarray(scores[columns], np.float64),
             base=base,
-            contributions=terms.values[0, shown],
-            low=_take_sites(terms.low, shown),
-            high=_take_sites(terms.high, shown),
-            errors=_take_sites(terms.errors, shown),
-            score_errors=None if terms.total_errors is None else terms.total_errors[0],
+            contributions=terms.values[0, listed],
+            low=_take_sites(terms.low, listed),
+            high=_take_sites(terms.high, listed),
+            errors=_take_sites(terms.errors, listed),
+            score_errors=score_errors,
             margin=margin,
             certified=is_proven,
             probabilities=probabilities,
         )
+
+    def _list_tokens(self, context: Contexts) -> list[_ComparedToken]:
+        """Return the tokens, or cells, at the positions of one context."""
+        compared = self._find_cells(context)
+        verdicts = self.reader.has_seen(compared.vocabulary).tolist()
+        tokens = [
+            _ComparedToken(value, _SEEN_OF_VERDICT.get(verdict))
+            for value, verdict in zip(compared.vocabulary.tolist(), verdicts, strict=True)
+        ]
+        tokens.append(_ComparedToken(None, None))  # rank -1, no token, reads the last entry
+        return [tokens[rank] for rank in compared.ranks[0]]
+
+
+class _ComparedToken(NamedTuple):
+    value: Token | None
+    """None for an empty position."""
+    is_seen: bool | None
+    """Whether the model has learned it; None where the memory cannot tell."""
+
+
+_SEEN_OF_VERDICT: Final = {1: True, 0: False}
+"""What `Reader.has_seen` says of a token; any other number means that it cannot tell."""
 
 
 def _take_sites(values: Floats | None, sites: list[int]) -> Floats | None:
