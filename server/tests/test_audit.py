@@ -115,7 +115,7 @@ def test_it_survives_and_goes_on_after_a_restart_and_is_read_by_replicas(hosts: 
     start, found = hosts(replica=True).get("t", "m").audit()
     assert find_first_broken(start, found) is None
     assert [one.line.after for one in found] == [1, 2, 3, 4, 5, 6]
-    assert [one.number for one in host.get("t", "m").audit(after=2, most=3)[1]] == [3, 4, 5]
+    assert [one.number for one in host.get("t", "m").audit(after=2, limit=3)[1]] == [3, 4, 5]
 
 
 def test_old_lines_leave_from_the_front_and_the_chain_stays(hosts: Callable[..., Host], monkeypatch: Any) -> None:

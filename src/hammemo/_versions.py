@@ -110,10 +110,10 @@ class Versioned:
         lock = lock_of(self)
         if lock._is_owned():  # noqa: SLF001  (by this thread; a lock has no public way to ask)
             raise RuntimeError(
-                f"This {type(self).__name__} is being edited already, by what this call is part "
-                "of: an iterator or an array that an edit reads edits the same object. This call "
-                "changed nothing: the other edit would overwrite it. Make a list of what is to be "
-                "learnt first, or edit after the other edit has returned."
+                f"This {type(self).__name__} is being edited already, by what this call "
+                "is part of: an iterator or an array that an edit reads edits the same object. "
+                "This call changed nothing: the other edit would overwrite it. Make a list "
+                "of what is to be learnt first, or edit after the other edit has returned."
             )
         with lock:
             private = self.snapshot()

@@ -289,9 +289,9 @@ def _read_integers(ops: _ContainerOperations, graph_input: Any) -> OnnxValue:
     if not isinstance(kind, _INTEGERS):
         type_name = type(kind).__name__
         raise ValueError(
-            f"The graph of a hashed memory takes integers, and {graph_input.raw_name!r} is a "
-            f"{type_name}: use OrdinalEncoder(dtype=np.int64), or list the tokens, "
-            "options={id(model): {'tokens': [...]}}."
+            "The graph of a hashed memory takes integers, "
+            f"and {graph_input.raw_name!r} is a {type_name}: use OrdinalEncoder(dtype=np.int64), "
+            "or list the tokens, options={id(model): {'tokens': [...]}}."
         )
     return ops.node("Cast", [ops.read_input(graph_input.full_name)], to=TensorProto.INT64)
 
@@ -325,8 +325,8 @@ def _check_single_precision(tokens: Vocabulary, name: str) -> None:
     """Refuse an input of float32 where tokens are numbers that it does not hold."""
     if (tokens.floats != tokens.floats.astype(np.float32)).any():
         raise ValueError(
-            f"The model has tokens such as {tokens.floats[0]!r} that float32 does not hold: use "
-            f"DoubleTensorType for {name!r}."
+            f"The model has tokens such as {tokens.floats[0]!r} that float32 does not hold: "
+            f"use DoubleTensorType for {name!r}."
         )
 
 

@@ -102,8 +102,8 @@ class StoredArrays:
             high = int(array.max())
             if low < least or high >= below:
                 raise ValueError(
-                    f"the array {self._prefix}{name} holds {low} to {high}, outside {least} to "
-                    f"{below - 1}"
+                    f"the array {self._prefix}{name} holds {low} to {high}, "
+                    f"outside {least} to {below - 1}"
                 )
         if array.dtype != np.min_scalar_type(high):
             raise ValueError(f"the array {self._prefix}{name} is not in its narrowest type")

@@ -111,9 +111,9 @@ def _compare(where: str, stored: Any, expected: Manifest) -> None:
     for name, value in expected.items():
         if entries.get(name) != value:
             raise ValueError(
-                f"The folder {where} belongs to another job: {name} is {entries.get(name)!r} there "
-                f"and {value!r} here. Resume with what that job was started with, or name an "
-                "empty folder."
+                f"The folder {where} belongs to another job: "
+                f"{name} is {entries.get(name)!r} there and {value!r} here. "
+                "Resume with what that job was started with, or name an empty folder."
             )
 
 

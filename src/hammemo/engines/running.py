@@ -134,15 +134,14 @@ class Machines:
                 raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
         if self.segments is not None and (self.out is None or self.resume is not None):
             raise ValueError(
-                f"segments={self.segments!r}: a table is cut into one segment or more, out= "
-                "names the folder to write, and that folder remembers what is done: resume= is "
-                "not used."
+                f"segments={self.segments!r}: a table is cut into one segment or more, out= names "
+                "the folder to write, and that folder remembers what is done: resume= is not used."
             )
         if self.segments is not None and self.engine == "ray" and self.out_is_address:
             raise ValueError(
-                f"out={os.fspath(self.out or '')!r}: workers of Ray write segments to a folder "
-                "that all of them see. Name one on a disk of the network, and copy it to object "
-                "storage when it is done."
+                f"out={os.fspath(self.out or '')!r}: "
+                "workers of Ray write segments to a folder that all of them see. "
+                "Name one on a disk of the network, and copy it to object storage when it is done."
             )
 
     @property
@@ -218,8 +217,8 @@ class Machines:
         """Return what a fit in segments must know, or refuse what cannot be learned so."""
         if not isinstance(sample, InSegments) or sample.sites.free_with_table:
             raise ValueError(
-                "segments= cuts an exact table of sites with positions: use memory='exact' or "
-                "'tiered', and a kernel without Bag and Together."
+                "segments= cuts an exact table of sites with positions: "
+                "use memory='exact' or 'tiered', and a kernel without Bag and Together."
             )
         table = sample.terms.add_up()
         edges = choose_even_edges(table, segments)[1:-1]

@@ -746,6 +746,6 @@ def _digest(value: Any) -> str | None:
 def _change_error() -> ValueError:
     """Return the refusal of a source whose second pass has other rows."""
     return ValueError(
-        "The table was changed while it was read: the second pass has found other rows than the "
-        "first. Learn files that stay as they are."
+        "The table was changed while it was read: "
+        "the second pass has found other rows than the first. Learn files that stay as they are."
     )

@@ -130,8 +130,8 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
     """
     if not 2 <= number <= len(material):
         raise ValueError(
-            f"folds={number} of {len(material):,} {material.unit}: there are at least 2 folds and "
-            f"at most as many as there are {material.unit}."
+            f"folds={number} of {len(material):,} {material.unit}: "
+            f"there are at least 2 folds and at most as many as there are {material.unit}."
         )
     fold_of = np.empty(len(material), np.int64)
     order = _shuffle(material, seed)
@@ -186,8 +186,8 @@ def _check_share(share: float) -> None:
 def _one_split(title: str, learned: Ints, held_out: Ints) -> Split:
     if not len(learned) or not len(held_out):
         raise ValueError(
-            f"There are {len(learned)} to learn and {len(held_out)} to ask ({title}): give more "
-            "input, or another holdout=."
+            f"There are {len(learned)} to learn and {len(held_out)} to ask ({title}): "
+            "give more input, or another holdout=."
         )
     return Split(title, [(learned, held_out)])
 

@@ -554,8 +554,8 @@ def one_context(tokens: Any, names: Array | None = None, call: str = "explain") 
     """Return the tokens of one context; refuse a batch, and a row of a frame with other columns."""
     if hasattr(tokens, "columns"):  # iterating over a frame would give the names of its columns
         raise ValueError(
-            f"{call} takes one row, not a frame: "
-            f"{call}(X.iloc[0], …) (pandas) or {call}(X.row(0), …) (polars)."
+            f"{call} takes one row, not a frame: {call}(X.iloc[0], …) (pandas) "
+            f"or {call}(X.row(0), …) (polars)."
         )
     if names is not None and hasattr(tokens, "iloc") and list(tokens.index) != names.tolist():
         raise ValueError(

@@ -69,13 +69,13 @@ def seal(tensors: dict[str, Array], text: str) -> list[bytes | memoryview]:
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
     if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
         raise FileError(
-            "The model cannot be saved: its parameters, notes and ordered categories need a header "
-            "of more than 8 MiB or 600,000 values. Make them shorter or fewer."
+            "The model cannot be saved: its parameters, notes and ordered categories need "
+            "a header of more than 8 MiB or 600,000 values. Make them shorter or fewer."
         )
     if bytes(data[8 : DIGITS.start]) != OPENING:
         raise FileError(
-            "The installed safetensors writes headers that hammemo cannot seal: install version "
-            "0.8."
+            "The installed safetensors writes headers that hammemo cannot seal: "
+            "install version 0.8."
         )
     digest = hashlib.blake2b(data, digest_size=32)  # the digits in the file are still zeros
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
@@ -85,8 +85,8 @@ def refuse_folder(path: str) -> None:
     """Refuse a folder, or a link to one, where a file of a model in segments must be."""
     if os.path.isdir(path):
         raise FileError(
-            f"{path} is a folder, and must be a file of the model: use another copy of the model's "
-            "folder."
+            f"{path} is a folder, and must be a file of the model: "
+            "use another copy of the model's folder."
         )
 
 
@@ -108,8 +108,8 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
         TypeError,
     ) as error:
         raise FileError(
-            f"{os.fspath(path)} cannot be loaded: {str(error).rstrip('.')}. It is damaged or not a "
-            "model of hammemo; use another copy of it."
+            f"{os.fspath(path)} cannot be loaded: {str(error).rstrip('.')}. "
+            "It is damaged or not a model of hammemo; use another copy of it."
         ) from error
 
 
@@ -132,8 +132,8 @@ def _is_start_of_model(start: bytes) -> bool:
 def _check_start(start: bytes, path: str | os.PathLike[str]) -> None:
     if not _is_start_of_model(start):
         raise FileError(
-            f"{os.fspath(path)} is not a model of hammemo: it does not begin as save() begins a "
-            "file."
+            f"{os.fspath(path)} is not a model of hammemo: "
+            "it does not begin as save() begins a file."
         )
 
 
@@ -148,8 +148,8 @@ def _open_regular_file(path: str | os.PathLike[str]) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise FileError(
-            f"{os.fspath(path)} is not a regular file but a pipe or a device: copy it into a file "
-            "first."
+            f"{os.fspath(path)} is not a regular file but a pipe or a device: "
+            "copy it into a file first."
         )
     return file
 
@@ -209,8 +209,8 @@ class Archive:
         self.checksum = data[DIGITS].tobytes().decode("ascii", "replace")
         if verify and self.checksum != self.digest():
             raise FileError(
-                f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use "
-                "another copy of it."
+                f"{os.fspath(path)} is damaged: its checksum is not that of its contents. "
+                "Use another copy of it."
             )
         header = self._read_header()
         # `save` writes other characters as escapes; a wide string takes four times the memory.

@@ -192,8 +192,8 @@ def _check_classifier_has_format(
     """Refuse a model with two keys, or with a class or a store that no file describes."""
     if len(set(descriptions.collect_key_digests(memory.layout(), store_description))) > 1:
         raise FileError(
-            "The model has two different secret keys, and load() takes one: use the same key for "
-            "both."
+            "The model has two different secret keys, and load() takes one: "
+            "use the same key for both."
         )
     if not is_built_in("classifier", type(model)):
         names = [*BUILT_IN["classifier"], *ABOVE]
@@ -333,8 +333,8 @@ def _describe_predictor(model: Predictor) -> Contents:
         name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
     except TypeError:
         raise FileError(
-            f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the "
-            "methods stored and restored."
+            f"A predictor of {type(compiled).__name__} cannot be saved: "
+            "a compiled form needs the methods stored and restored."
         ) from None
     arrays, description = compiled.pack()
     about = {

@@ -106,16 +106,16 @@ def describe_part(kind: str, part: Any, fitted: Any = None) -> dict[str, Any]:
         raise FileError(f"{kind}={part!r} cannot be saved: it is not a {kind}.")
     if secret not in (None, "key"):
         raise FileError(
-            f"{kind}={part!r} cannot be saved: load() passes a secret as key=, so name it key, not "
-            f"{secret}."
+            f"{kind}={part!r} cannot be saved: load() passes a secret as key=, so name it key, "
+            f"not {secret}."
         )
     params: dict[str, Any] = {}
     for name, value in part.get_params(deep=False).items():
         if value is not None and name == secret:
             if getattr(fitted, name, None) != value:
                 raise FileError(
-                    f"The {name} of {kind}= is not that of the fitted model. Undo "
-                    f"set_params({kind}__{name}=...)."
+                    f"The {name} of {kind}= is not that of the fitted model. "
+                    f"Undo set_params({kind}__{name}=...)."
                 )
             params[name] = {"secret": True}
         elif name in getattr(part, "given_codes", {}):
@@ -138,8 +138,8 @@ def describe_codes(part: Any, name: str, value: Any, fitted: Memory | None) -> d
     fitted_codes = find_given_codes(fitted).get(kind)
     if fitted_codes is None or GivenRows.of(value, kind).digest != fitted_codes.digest:
         raise FileError(
-            f"{name}= has other codes than the fitted memory. Undo set_params({name}=...), or fit "
-            "again."
+            f"{name}= has other codes than the fitted memory. "
+            f"Undo set_params({name}=...), or fit again."
         )
     return {name: {"arrays": kind}}
 
@@ -225,8 +225,8 @@ def check_notes(notes: dict[Any, Any]) -> dict[str, str]:
     for name, text in notes.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
             raise ValueError(
-                f"A note cannot be named {str(name)[:80]!r}: use 1 to 64 letters, digits, '-' and "
-                "'_'."
+                f"A note cannot be named {str(name)[:80]!r}: "
+                "use 1 to 64 letters, digits, '-' and '_'."
             )
         if type(text) is not str or len(text) > MAX_NOTE_LENGTH:
             raise ValueError(
@@ -439,8 +439,8 @@ def _check_plain(value: Any) -> Any:
         raise ValueError(f"{_shorten(value)} is too large a number")
     elif not isinstance(value, (int, float, str, type(None))):
         raise ValueError(
-            f"{_shorten(value)} is neither a number, a string, a truth value, None nor a list of "
-            "these"
+            f"{_shorten(value)} is neither a number, a string, a truth value, "
+            "None nor a list of these"
         )
     return value
 

@@ -271,8 +271,8 @@ def _move_segment(signed: SignedSegment, folder: str, sites: Sites) -> SignedSeg
             remote.copy(source_name, temporary)  # the file in the cache has holes
         if compute_checksum(temporary) != facts.checksum:
             raise FileError(
-                f"{source} is damaged: its checksum is not that of its contents. Use another copy "
-                "of it."
+                f"{source} is damaged: its checksum is not that of its contents. "
+                "Use another copy of it."
             )
     return open_signed(folder, facts, sites)
 

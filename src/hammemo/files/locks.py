@@ -82,9 +82,9 @@ def locked(
             lock.acquire(timeout=second_wait)
         except Timeout:
             raise LockedError(
-                f"{os.fspath(path)} is locked by {_describe_holder(name)}, and was not free after "
-                f"{wait:g} seconds: nothing was changed. Try again when that process has ended, or "
-                "set wait= to more seconds."
+                f"{os.fspath(path)} is locked by {_describe_holder(name)}, "
+                f"and was not free after {wait:g} seconds: nothing was changed. "
+                "Try again when that process has ended, or set wait= to more seconds."
             ) from None
     try:
         yield
@@ -134,8 +134,8 @@ def refuse_object_storage(path: str | os.PathLike[str]) -> None:
     address = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text)
     if address is not None and not os.path.isdir(address[0]):
         raise FileError(
-            f"{text} is on object storage, where a file cannot be locked or replaced whole: copy "
-            "it to this machine, change it there and copy it back."
+            f"{text} is on object storage, where a file cannot be locked or replaced whole: "
+            "copy it to this machine, change it there and copy it back."
         )
 
 

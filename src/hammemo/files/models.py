@@ -75,10 +75,10 @@ def refuse_to_undo(model: Versioned | Predictor, path: str | os.PathLike[str]) -
     if read_stated_checksum(path) == checksum:
         return
     raise FileError(
-        f"{os.fspath(path)} was written by another program since this model was loaded from it or "
-        "saved to it; saving would undo that. Load it again and repeat the change, inside "
-        "hammemo.editing(path) so that no edit comes between; or overwrite it with save(model, "
-        "path, force=True)."
+        f"{os.fspath(path)} was written by another program since this model was loaded from "
+        "it or saved to it; saving would undo that. Load it again and repeat the change, "
+        "inside hammemo.editing(path) so that no edit comes between; "
+        "or overwrite it with save(model, path, force=True)."
     )
 
 
@@ -162,10 +162,10 @@ def _explain_what_can_be_saved(model: Any) -> str:
         for name, step in model.steps:
             if isinstance(step, Learner):
                 return (
-                    f"{reason} Save its step with save(pipeline[{name!r}], path), and make the "
-                    "steps before it again from code. Or leave them out: a MemoryClassifier takes "
-                    "names, numbers, dates and missing values as they come. hammemo.sklearn_onnx "
-                    "exports a whole pipeline."
+                    f"{reason} Save its step with save(pipeline[{name!r}], path), "
+                    "and make the steps before it again from code. Or leave them out: "
+                    "a MemoryClassifier takes names, numbers, dates and missing values as they "
+                    "come. hammemo.sklearn_onnx exports a whole pipeline."
                 )
     if isinstance(getattr(model, "best_estimator_", None), Learner):
         return f"{reason} Save its best_estimator_."
@@ -191,13 +191,13 @@ def _is_for_folder(model: Any, path: str | os.PathLike[str], segments: int | Non
         if memory is not None:
             name = type(memory).__name__
         raise FileError(
-            f"A {name} cannot be written in segments to a folder, only memory=Exact() and "
-            "memory=Tiered() can: name a file."
+            f"A {name} cannot be written in segments to a folder, only memory=Exact() "
+            "and memory=Tiered() can: name a file."
         )
     if os.path.isfile(path):
         raise FileError(
-            f"{os.fspath(path)} is a file, and a model in segments is a folder: name a folder, or "
-            "segments=0."
+            f"{os.fspath(path)} is a file, and a model in segments is a folder: "
+            "name a folder, or segments=0."
         )
     return True
 
@@ -295,8 +295,8 @@ def load(
     is_remote = isinstance(path, str) and is_address(path)
     if cache is not None and not is_remote:
         raise FileError(
-            f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is not on "
-            "one."
+            f"cache={os.fspath(cache)!r} is for a model on object storage, "
+            f"and {path} is not on one."
         )
     registry = Registry(trust)
     previous_checksum = ""
@@ -443,8 +443,8 @@ def editing(
         notes = read_notes(path)
         if not isinstance(model, Learner):
             raise FileError(
-                f"{path} is compiled for serving and cannot change: edit the file it was compiled "
-                "from."
+                f"{path} is compiled for serving and cannot change: "
+                "edit the file it was compiled from."
             )
         yield model
         save(model, path, notes=notes)

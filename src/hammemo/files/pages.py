@@ -108,8 +108,8 @@ class Pages:
         )
         if not is_described:
             raise FileError(
-                f"{path} is not the segment that the head of its folder describes: it is damaged, "
-                "or belongs to another model. Use another copy of the folder."
+                f"{path} is not the segment that the head of its folder describes: "
+                "it is damaged, or belongs to another model. Use another copy of the folder."
             )
         self._places: dict[int, tuple[int, int]] = {}
         self.checked = np.full(n_pages, not verify and remote is None)
@@ -151,8 +151,8 @@ class Pages:
         for page in new_pages.tolist():
             if not self._is_right(page):
                 raise FileError(
-                    f"{self.path} is damaged: page {page} is not what was written. Use another "
-                    "copy of it."
+                    f"{self.path} is damaged: page {page} is not what was written. "
+                    "Use another copy of it."
                 )
             self.checked[page] = True
 

@@ -147,8 +147,8 @@ class Registry:
         for cls in trust:
             if not isinstance(cls, type) or not any(_is_of(kind, cls) for kind in BUILT_IN):
                 raise TypeError(
-                    f"trust= lists {cls!r}, which files cannot hold: pass classes, each of them a "
-                    "kernel, a memory, a vote or a compiled form."
+                    f"trust= lists {cls!r}, which files cannot hold: "
+                    "pass classes, each of them a kernel, a memory, a vote or a compiled form."
                 )
             name = f"{cls.__module__}:{cls.__qualname__}"
             if self._trusted.setdefault(name, cls) is not cls:
@@ -165,9 +165,9 @@ class Registry:
         cls = self._trusted.get(name)
         if cls is None and ":" in name and kind != "classifier":
             raise FileError(
-                f"The file holds a {kind} of the class {name[:200]!r}, which is not part of "
-                "hammemo. If you trust that class, import it and pass it to load: load(path, "
-                "trust=[the class])."
+                f"The file holds a {kind} of the class {name[:200]!r}, "
+                "which is not part of hammemo. If you trust that class, "
+                "import it and pass it to load: load(path, trust=[the class])."
             )
         if cls is None or not _is_of(kind, cls):
             names = list(BUILT_IN[kind])

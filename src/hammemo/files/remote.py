@@ -177,8 +177,8 @@ def prepare_cache(address: str, head: str, cache: str | os.PathLike[str] | None)
         cached_address = _read_note(note)
         if cached_address != address:
             raise FileError(
-                f"{folder} is the cache of {cached_address}, not of {address}: name another folder "
-                "as cache=."
+                f"{folder} is the cache of {cached_address}, not of {address}: "
+                "name another folder as cache=."
             )
     elif os.listdir(folder):
         raise FileError(f"{folder} holds files of others: name an empty folder as cache=.")

@@ -64,8 +64,8 @@ class SegmentFacts:
         )
         if not is_plain_name or facts.sign not in (1, -1):
             raise ValueError(
-                f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}: one is "
-                "impossible"
+                f"a segment has the name {facts.name[:80]!r} or the sign {facts.sign}: "
+                "one is impossible"
             )
         sizes = (facts.bytes, facts.rows, facts.entries)
         if min(sizes) < 0 or max(sizes) >= 2**60:

@@ -169,8 +169,8 @@ class Follower:
         if self.source.keeps_without_limit():
             self._tell(
                 "Warning: max_slot_wal_keep_size is not set. While this follower is stopped, "
-                "PostgreSQL keeps its log without a limit, which may fill its disk. Set it, or "
-                "drop the slot before a long stop.",
+                "PostgreSQL keeps its log without a limit, which may fill its disk. "
+                "Set it, or drop the slot before a long stop.",
                 {"event": "warning", "setting": "max_slot_wal_keep_size"},
             )
 
@@ -235,9 +235,9 @@ class Follower:
         if self._position is not None and self._position.table != followed.hash:
             shown = ", ".join(column.name for column in followed.all)
             raise FollowError(
-                f"{followed.table} ({shown}) is not what the model follows: a column has another "
-                "type, or the options differ from those of the first start. Change that back, or "
-                "follow the table with a new model."
+                f"{followed.table} ({shown}) is not what the model follows: "
+                "a column has another type, or the options differ from those of the first start. "
+                "Change that back, or follow the table with a new model."
             )
         self._followed = followed
         self.source.publish(options.where)
@@ -389,8 +389,8 @@ class Follower:
         self._position = after
         digest = self._target.digest()
         sentence = (
-            f"Refitted at {lsn} to {n_rows:,} rows; {before.gone:,} were deleted since the last "
-            "refit."
+            f"Refitted at {lsn} to {n_rows:,} rows; "
+            f"{before.gone:,} were deleted since the last refit."
         )
         if changed_labels is not None:
             sentence += (

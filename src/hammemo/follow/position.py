@@ -176,7 +176,7 @@ class Position:
                     raise TypeError
         except (ValueError, TypeError, AttributeError):
             raise FollowError(
-                f"The model's position {text[:60]!r} was not written by hammemo follow: the "
-                "model follows another source. Name another model, which need not exist."
+                f"The model's position {text[:60]!r} was not written by hammemo follow: "
+                "the model follows another source. Name another model, which need not exist."
             ) from None
         return position

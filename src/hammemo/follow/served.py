@@ -89,9 +89,9 @@ class ServedTarget:
         synced: Synced = self._download().sync(table.values, table.labels, dry_run=True)
         if followed.subject is not None and not synced.is_equal:
             raise FollowError(
-                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would be "
-                "needed), and a server does not tell which person a row belongs to, so the model "
-                "cannot be repaired. Delete it on the server and start again."
+                f"The model differs from {followed.table} ({str(synced).rstrip('.')} would "
+                "be needed), and a server does not tell which person a row belongs to, "
+                "so the model cannot be repaired. Delete it on the server and start again."
             )
         if synced.gone is None:  # the model has digests only
             self._apply(_in_json(table.pair), "everything", position(synced))
@@ -220,9 +220,9 @@ def connect_to_model(url: str, name: str, receipts: Path | None) -> Iterator[Ser
 
 def _too_large(table: str) -> str:
     return (
-        f"A change of {table} has more than {_ROWS:,} rows, the most that a server takes in one "
-        "edit, and readers must see all of a transaction or nothing. Follow with a model file "
-        "and serve that, or write smaller transactions."
+        f"A change of {table} has more than {_ROWS:,} rows, the most that a server "
+        "takes in one edit, and readers must see all of a transaction or nothing. "
+        "Follow with a model file and serve that, or write smaller transactions."
     )
 
 

@@ -181,8 +181,8 @@ class FollowedSource:
     def __init__(self, address: str, table: str, slot: str, publication: str | None = None) -> None:
         if conninfo_to_dict(address).get("password"):
             raise FollowError(
-                "The address holds a password, which every user of this machine could read in "
-                "the list of processes: put it into ~/.pgpass or PGPASSWORD."
+                "The address holds a password, which every user of this machine could read "
+                "in the list of processes: put it into ~/.pgpass or PGPASSWORD."
             )
         self._address = address
         self.slot = slot
@@ -256,8 +256,8 @@ class FollowedSource:
         self._oid, kind, persistence, level = facts
         if kind not in "rp" or persistence != "p":
             raise FollowError(
-                f"{self.table} is not an ordinary table whose changes are in the log: use hammemo "
-                "sync."
+                f"{self.table} is not an ordinary table whose changes are in the log: "
+                "use hammemo sync."
             )
         if level != "logical":
             raise FollowError(
@@ -300,22 +300,22 @@ class FollowedSource:
         if lacking:
             shown = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
             raise FollowError(
-                f"The log of {shown} does not name whole old rows, so a deleted row could not be "
-                f"forgotten: run ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the "
-                "log of updates and deletes longer), or compare the table from time to time with "
-                "hammemo sync."
+                f"The log of {shown} does not name whole old rows, "
+                "so a deleted row could not be forgotten: "
+                f"run ALTER TABLE {lacking[0]} REPLICA IDENTITY FULL (it makes the log of updates "
+                "and deletes longer), or compare the table from time to time with hammemo sync."
             )
         if self.one(_INHERITED, self._oid):
             raise FollowError(
-                f"{self.table} has tables that inherit from it, and the log does not report "
-                "their changes: use hammemo sync."
+                f"{self.table} has tables that inherit from it, "
+                "and the log does not report their changes: use hammemo sync."
             )
         has_key = self.one("select 1 from pg_index where indrelid = %s and indisprimary", self._oid)
         if is_partitioned and not has_key:
             raise FollowError(
-                f"{self.table} has partitions and no primary key: with a publication, updates of "
-                "a partition that is added later would fail. Add a primary key, or use hammemo "
-                "sync."
+                f"{self.table} has partitions and no primary key: "
+                "with a publication, updates of a partition that is added later would fail. "
+                "Add a primary key, or use hammemo sync."
             )
 
     def layout(self) -> str:
@@ -380,19 +380,19 @@ class FollowedSource:
             _PUBLICATION, oid=self._oid, publication=name
         )
         way_out = (
-            f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} WITH "
-            "(publish_via_partition_root = true)"
+            f"Create one as: CREATE PUBLICATION {name} FOR TABLE {self.table} "
+            "WITH (publish_via_partition_root = true)"
         )
         if is_for_others:
             raise FollowError(
-                f"The publication {name} is not for {self.table} alone: it may make updates of "
-                f"other tables fail, and this slot would read them. {way_out}."
+                f"The publication {name} is not for {self.table} alone: it may make updates "
+                f"of other tables fail, and this slot would read them. {way_out}."
             )
         if has_columns:
             raise FollowError(
-                f"The publication {name} has a list of columns: with REPLICA IDENTITY FULL every "
-                f"UPDATE and DELETE of {self.table} fails. {way_out}; hammemo leaves out columns "
-                "itself."
+                f"The publication {name} has a list of columns: "
+                f"with REPLICA IDENTITY FULL every UPDATE and DELETE of {self.table} fails. "
+                f"{way_out}; hammemo leaves out columns itself."
             )
         if not sends_all:
             raise FollowError(f"The publication {name} does not send all changes. {way_out}.")

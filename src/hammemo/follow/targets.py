@@ -173,8 +173,8 @@ def check_kind(name: str, followed: Followed, predicts: str) -> None:
     """Refuse a model of labels for a column of targets, and the reverse."""
     if predicts != followed.predicts:
         raise FollowError(
-            f"{name} predicts {predicts}: use {_OPTIONS[predicts]}={followed.label.name!r}, or "
-            "name another model."
+            f"{name} predicts {predicts}: use {_OPTIONS[predicts]}={followed.label.name!r}, "
+            "or name another model."
         )
 
 

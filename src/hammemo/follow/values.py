@@ -181,9 +181,9 @@ class Followed:
         if not np.isfinite(targets).all():
             name = self.label.name
             raise FollowError(
-                f"Column {name!r} of {self.table} holds NaN or infinity, and a target is a "
-                "finite number. Change that row, or leave such rows out with the condition "
-                f"{name} > '-Infinity' and {name} < 'Infinity'."
+                f"Column {name!r} of {self.table} holds NaN or infinity, "
+                "and a target is a finite number. Change that row, or leave such rows out "
+                f"with the condition {name} > '-Infinity' and {name} < 'Infinity'."
             )
         return targets
 
@@ -202,9 +202,9 @@ EXAMPLES: Final = {
 def column_error(table: str, name: str, what: str) -> FollowError:
     """Return the error for a followed column that is not what it was."""
     return FollowError(
-        f"Column {name!r} of {table} {what}, so the model can no longer follow it; the model is "
-        "as it was. Change the column back, or follow the table with a new model and drop this "
-        "one's slot."
+        f"Column {name!r} of {table} {what}, so the model can no longer follow it; "
+        "the model is as it was. Change the column back, "
+        "or follow the table with a new model and drop this one's slot."
     )
 
 

@@ -61,8 +61,8 @@ class FreeKernel(SiteKernel):
     def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:  # noqa: ARG002
         """Refuse: a free site has no similarity of two contexts."""
         raise TypeError(
-            f"{self!r} compares no positions, so it has no similarity of two contexts: see "
-            "vote=Mixture()."
+            f"{self!r} compares no positions, so it has no similarity of two contexts: "
+            "see vote=Mixture()."
         )
 
     def pairwise(self, X: Any, Y: Any = None) -> Floats:  # noqa: ARG002

@@ -102,13 +102,13 @@ class SiteKernel(BaseEstimator):
         positions = tuple(_resolve_site(site, h) for site in self.sites)
         if not positions:
             raise ValueError(
-                "A kernel needs at least one site, for example SiteKernel([-1]) for the last "
-                "position."
+                "A kernel needs at least one site, for example SiteKernel([-1]) "
+                "for the last position."
             )
         if len(set(positions)) < len(positions):
             raise ValueError(
-                f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger "
-                "weight."
+                f"sites={self.sites!r} names a site twice for contexts of {h}: "
+                "give it a larger weight."
             )
         return Sites(h, positions, _check_weights(self.weights, len(positions)))
 
@@ -140,8 +140,8 @@ class SiteKernel(BaseEstimator):
         """Return K(s, q) for one pair of contexts, from the definition."""
         if len(s) != len(q):
             raise ValueError(
-                f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be "
-                "compared."
+                f"The contexts have {len(s)} and {len(q)} tokens; "
+                "only equal lengths can be compared."
             )
         sites = self.resolve(len(s))
         left = [as_token(token) for token in s]
@@ -395,8 +395,8 @@ class Joined(SiteKernel):
         is_list = isinstance(kernels, Sequence) and len(kernels) > 0
         if not is_list or not all(isinstance(kernel, SiteKernel) for kernel in kernels):
             raise ValueError(
-                f"kernels={kernels!r} must be a list of kernels, for example "
-                "[Suffixes(4), SkipPairs(4)]."
+                f"kernels={kernels!r} must be a list of kernels, "
+                "for example [Suffixes(4), SkipPairs(4)]."
             )
         return self.kernels
 
@@ -496,8 +496,8 @@ def check_reach(name: str, value: Any, least: int, h: int) -> None:
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or not least <= value <= h:
         raise ValueError(
-            f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context "
-            "has."
+            f"{name}={value!r}: "
+            f"give a whole number from {least} to the {h} tokens that a context has."
         )
 
 
@@ -520,15 +520,15 @@ def _replace_names(site: Any, places: dict[str, int] | None) -> Any:
     """Return a site with the places of its names, or refuse a name that X does not have."""
     if places is None:
         raise ValueError(
-            f"The site {site!r} names columns, and X has no names of columns: pass a data frame, "
-            "or name positions."
+            f"The site {site!r} names columns, and X has no names of columns: "
+            "pass a data frame, or name positions."
         )
     positions = []
     for member in _members(site):
         if isinstance(member, str) and member not in places:
             raise ValueError(
-                f"The site {site!r} names the column {member!r}; the columns of X are "
-                f"{', '.join(places)}."
+                f"The site {site!r} names the column {member!r}; "
+                f"the columns of X are {', '.join(places)}."
             )
         positions.append(places[member] if isinstance(member, str) else member)
     return tuple(positions) if _is_tuple(site) else positions[0]
@@ -542,8 +542,8 @@ def _resolve_site(site: Any, h: int) -> Site:
             _replace_names(site, None)  # refuses
         if not isinstance(r, (int, np.integer)) or not -h <= r < h:
             raise ValueError(
-                f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to "
-                f"{h - 1}."
+                f"The site {site!r} names position {r!r}; "
+                f"contexts of {h} have positions {-h} to {h - 1}."
             )
     resolved = tuple(sorted({int(r) % h for r in positions}))
     if not resolved or len(resolved) < len(positions):
@@ -567,7 +567,7 @@ def _check_weights(weights: Sequence[float] | None, n_sites: int) -> Floats:
         total = values.sum()
     if not 0 < total < np.inf or values.min() < 0:
         raise ValueError(
-            f"weights={weights!r}: weights and their sum must be finite, none negative, and not "
-            "all zero."
+            f"weights={weights!r}: weights and their sum must be finite, none negative, "
+            "and not all zero."
         )
     return values

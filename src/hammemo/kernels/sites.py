@@ -114,18 +114,18 @@ class Sites:
         """Refuse more sites than a model file can describe, before they are learned or loaded."""
         if not self.positions:
             raise ValueError(
-                "The kernel compares no position: add one that does, for example "
-                "Suffixes(1) + Bag(10)."
+                "The kernel compares no position: add one that does, for example Suffixes(1) "
+                "+ Bag(10)."
             )
         listed = sum(map(len, self.positions))
         if len(self.positions) + len(self.free) > MAX_SITES or listed > MAX_POSITIONS:
             raise ValueError(
-                f"Of {self.h:,} columns (or tokens before each position of a document), the kernel "
-                f"compares {len(self.positions):,} columns or tuples of them, which list "
-                f"{listed:,} columns in all; a model compares at most {MAX_SITES:,}, which list at "
-                f"most {MAX_POSITIONS:,}. With kernel='auto', a table of numbers may be much "
-                "wider; otherwise choose columns, or a smaller h, or compare some of them only "
-                "with SiteKernel([...])."
+                f"Of {self.h:,} columns (or tokens before each position of a document), "
+                f"the kernel compares {len(self.positions):,} columns or tuples of them, "
+                f"which list {listed:,} columns in all; a model compares at most {MAX_SITES:,}, "
+                f"which list at most {MAX_POSITIONS:,}. With kernel='auto', "
+                "a table of numbers may be much wider; otherwise choose columns, or a smaller h, "
+                "or compare some of them only with SiteKernel([...])."
             )
 
 

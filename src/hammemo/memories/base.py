@@ -510,8 +510,8 @@ def _describe_difference(name: str, value: Any, other_value: Any) -> str:
         text if len(text) < 200 else f"{text[:180]} …" for text in (repr(value), repr(other_value))
     ]
     advice = (
-        "Learn every shard from the layout of one model: start it with empty_like() of that model, "
-        "or with partial_fit(X, y, layout=that_model)"
+        "Learn every shard from the layout of one model: "
+        "start it with empty_like() of that model, or with partial_fit(X, y, layout=that_model)"
     )
     if name.endswith("sites"):
         advice += (

@@ -24,8 +24,8 @@ def not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
     """Return the error for rows that are not stored as often as they are to be removed."""
     verb = "is" if len(rows) == 1 else "are"
     return NotStoredError(
-        f"{len(rows)} of {n_examples} examples to be removed {verb} not stored, or not that many "
-        f"times: row {rows[0]} is the first of them. Nothing was changed."
+        f"{len(rows)} of {n_examples} examples to be removed {verb} not stored, "
+        f"or not that many times: row {rows[0]} is the first of them. Nothing was changed."
     )
 
 

@@ -105,8 +105,8 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         examples = rows.examples()
         if not len(examples):
             raise ValueError(
-                "There is nothing to learn: every sample_weight or multiplicity is zero. Give one "
-                "above zero."
+                "There is nothing to learn: every sample_weight or multiplicity is zero. "
+                "Give one above zero."
             )
         self.classes_ = classes_array(examples.labels, rows.labels.dtype)
         self.vocabulary_ = examples.contexts.vocabulary
@@ -398,9 +398,9 @@ class HammingNeighbors(_Baseline):
             self._vote = self._k * int(self.n_features_in_) + 1
         if (self._k + 1) * self._vote >= _MAX_NUMERATOR:
             raise ValueError(
-                f"n_neighbors={n_neighbors}: with contexts of {self.n_features_in_} tokens and "
-                f"{n_stored} stored examples, scores are exact only while (k + 1) * {self._vote} "
-                "is below 2^51. Use fewer neighbours."
+                f"n_neighbors={n_neighbors}: with contexts of {self.n_features_in_} tokens "
+                f"and {n_stored} stored examples, scores are exact only while (k + 1) "
+                f"* {self._vote} is below 2^51. Use fewer neighbours."
             )
         # One row for each position, 0 for no token.
         self._stored = np.ascontiguousarray(narrow(examples.contexts.ranks.T + 1))

@@ -612,8 +612,8 @@ def _refuse_numbers(name: str, model: MemoryClassifier) -> None:
     """Refuse a model that counts ranges of numbers: the figures are for contexts of tokens."""
     if model.state.layout.cells is not None:
         raise ValueError(
-            f"The {name} reads numbers, and the paper's model tokens: fit it with "
-            "kernel='positional'."
+            f"The {name} reads numbers, and the paper's model tokens: "
+            "fit it with kernel='positional'."
         )
 
 

@@ -126,8 +126,8 @@ class Predictions:
         n_rows = len(self.X)
         if n_rows < 2 or n_rows != len(self.y):
             raise ValueError(
-                f"A plan needs two examples or more; X has {n_rows} rows and y {len(self.y)} "
-                "labels."
+                "A plan needs two examples or more; "
+                f"X has {n_rows} rows and y {len(self.y)} labels."
             )
         self.n = n_rows if data.n_examples is None else int(data.n_examples)
         if self.n < n_rows:

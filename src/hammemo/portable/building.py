@@ -213,8 +213,8 @@ def _find_hashed_rows(draft: _GraphDraft, layout: RowLayout) -> parts.HashedRows
     listed = draft.listed
     if listed is None and layout.key is not None:
         raise ValueError(
-            "Under a secret key integers are not hashed in a graph: say which tokens it shall "
-            "know, tokens=…."
+            "Under a secret key integers are not hashed in a graph: "
+            "say which tokens it shall know, tokens=…."
         )
     constants = draft.constants
     constants["single.rows"] = layout.single_rows
@@ -308,8 +308,8 @@ def _build_sparse(draft: _GraphDraft, reader: SparseCounts) -> Graph:
     starts = np.cumsum([0, *map(len, table.tuples)])
     if 8 * int(starts[-1]) * n_labels > _MAX_TABLE_BYTES:
         raise ValueError(
-            f"A graph of {starts[-1]:,} rows and {n_labels:,} labels is larger than 2 GiB: use "
-            "memory=Hashed(), which has fewer rows."
+            f"A graph of {starts[-1]:,} rows and {n_labels:,} labels is larger than 2 GiB: "
+            "use memory=Hashed(), which has fewer rows."
         )
     tokens, finder = _find_tuple_rows(draft, table)
     rule, divisor = _read_vote(draft, reader)
@@ -382,8 +382,8 @@ def _build_gaussian(draft: _GraphDraft, compiled: CompiledGaussian) -> Graph:
     vote = draft.vote
     if any(len(site) > 1 for site in sites.positions):
         raise ValueError(
-            "A graph of Gaussian codes needs sites of one position each: tuples have too many "
-            "values."
+            "A graph of Gaussian codes needs sites of one position each: "
+            "tuples have too many values."
         )
     if not isinstance(vote, WeightedSum):
         raise TypeError(

@@ -124,8 +124,8 @@ def _add_token_scores(
         reads_strings = _reads_strings(graph, tokens)
         if len(tokens.floats) or (reads_strings and len(tokens.ints)):
             raise ValueError(
-                "An ONNX graph takes tokens of one kind, strings or integers: convert the others "
-                "before fit."
+                "An ONNX graph takes tokens of one kind, strings or integers: "
+                "convert the others before fit."
             )
         numbers = ops.look_up(numbers, tokens, strings=reads_strings)
     scores = graph.scores(ops, numbers)

@@ -342,10 +342,10 @@ def _check_columns(codes: ColumnCodes, names: Vocabulary, name_codes: Ints) -> N
     for column_bytes, column_names in zip(name_codes.T, codes.names, strict=True):
         if len(np.unique(column_bytes[column_bytes > 0])) < len(column_names):
             raise ValueError(
-                "The trees of this model split by names that no kept row holds. Only hashes of "
-                "them are stored, so a graph cannot know them: call refit() first, or "
-                "refit(rows=…) if not all rows are kept. The graph of a model of numbers can be "
-                "told its names: tokens=…."
+                "The trees of this model split by names that no kept row holds. "
+                "Only hashes of them are stored, so a graph cannot know them: "
+                "call refit() first, or refit(rows=…) if not all rows are kept. "
+                "The graph of a model of numbers can be told its names: tokens=…."
             )
     if len(names.strings) != len(names):
         raise ValueError(
@@ -353,8 +353,8 @@ def _check_columns(codes: ColumnCodes, names: Vocabulary, name_codes: Ints) -> N
         )
     if ColumnKind.DATES in codes.kinds:
         raise ValueError(
-            "A graph takes no dates: make numbers of them before fit, such as the month and the "
-            "hour."
+            "A graph takes no dates: make numbers of them before fit, "
+            "such as the month and the hour."
         )
 
 

@@ -61,8 +61,8 @@ class ReceiptFile:
         """Refuse to go on while a receipt waits: its command runs still, or was killed."""
         if self._pending.exists():
             raise ValueError(
-                f"{self._pending} holds a receipt that waits for its model: a command is "
-                "running, or was killed. Run it again, with the same request id."
+                f"{self._pending} holds a receipt that waits for its model: "
+                "a command is running, or was killed. Run it again, with the same request id."
             )
 
     def read(self) -> list[SignedReceipt]:
@@ -72,8 +72,8 @@ class ReceiptFile:
         """
         if self.path.stat().st_size > _MAX_FILE_BYTES:
             raise ValueError(
-                f"{self.path} has more than {_MAX_FILE_BYTES:,} bytes: it is not a file of "
-                "receipts."
+                f"{self.path} has more than {_MAX_FILE_BYTES:,} bytes: "
+                "it is not a file of receipts."
             )
         lines = self.path.read_bytes().split(b"\n")
         if lines.pop():
@@ -90,8 +90,8 @@ class ReceiptFile:
                 ) from None
             if number > 1 and receipts[-1].receipt.previous != receipts[-2].hash:
                 raise ValueError(
-                    f"{self.path}, line {number}, does not name the receipt before it: one was "
-                    "changed or left out."
+                    f"{self.path}, line {number}, does not name the receipt before it: "
+                    "one was changed or left out."
                 )
         return receipts
 
@@ -112,9 +112,9 @@ class ReceiptFile:
                 self._append(waiting)
             elif waiting.receipt.digest_before != hash_digest(keys, digest):
                 raise ValueError(
-                    f"{self._pending} waits for another model, or for one that has changed "
-                    "since: give each model a file of receipts of its own, or move that file "
-                    "away and keep it."
+                    f"{self._pending} waits for another model, or for one that has changed since: "
+                    "give each model a file of receipts of its own, "
+                    "or move that file away and keep it."
                 )
             self._pending.unlink()
         return self.read()[-1] if self.path.exists() else None

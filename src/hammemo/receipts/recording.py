@@ -93,8 +93,8 @@ class Moment:
         removed = before.rows + learnt - self.rows
         if removed < 0:
             raise ValueError(
-                f"The model holds {-removed:,} rows more than before, and a receipt is for forget, "
-                "forget_stream and refit: learn before or after."
+                f"The model holds {-removed:,} rows more than before, "
+                "and a receipt is for forget, forget_stream and refit: learn before or after."
             )
         receipt = Receipt(
             request=request,
@@ -176,8 +176,8 @@ def recorded(
         _set_witness(model, None)
     if after.version == before.version:
         raise ValueError(
-            "Nothing was forgotten or refitted in the block, so there is nothing to give a receipt "
-            "for."
+            "Nothing was forgotten or refitted in the block, "
+            "so there is nothing to give a receipt for."
         )
     record.receipt = after.receipt_since(
         before,

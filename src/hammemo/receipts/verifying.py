@@ -80,19 +80,19 @@ class Check:
         return {
             Result.PROVEN: f"Proven: a model that learns only {rows} is the same to the byte.",
             Result.COUNTS: (
-                "Counts proven, layout or weights not refitted: the counts are those of "
-                f"{rows}, but {others} may still depend on removed rows. Refit the model, and "
-                "verify it again."
+                "Counts proven, layout or weights not refitted: "
+                f"the counts are those of {rows}, but {others} may still depend on removed rows. "
+                "Refit the model, and verify it again."
             ),
             Result.COUNTS_UNDER_LAYOUT: (
-                "Beyond the budget of kept rows, counts proven under the given layout: the "
-                f"counts are those of {rows}, and the weights are fitted to kept rows among "
-                "them. The layout may still depend on removed rows."
+                "Beyond the budget of kept rows, counts proven under the given layout: the counts "
+                f"are those of {rows}, and the weights are fitted to kept rows among them. "
+                "The layout may still depend on removed rows."
             ),
             Result.REFUTED: (
-                f"Not proven: the model does not hold just {rows}. Different: {others}. Either "
-                "the model holds other rows, or these are not the rows that remain, with their "
-                f"types.{self._difference}"
+                f"Not proven: the model does not hold just {rows}. Different: {others}. "
+                "Either the model holds other rows, or these are not the rows that remain, "
+                f"with their types.{self._difference}"
             ),
         }[self.result]
 
@@ -246,8 +246,8 @@ def check_receipts(
     for line, signed in enumerate(receipts, 1):
         if not signed.verify():
             raise ValueError(
-                f"{where}, line {line}: the signature is wrong. The receipt was changed, or is "
-                "forged."
+                f"{where}, line {line}: the signature is wrong. "
+                "The receipt was changed, or is forged."
             )
     last = receipts[-1]
     if public_key is not None and last.public_key != public_key:
@@ -261,13 +261,13 @@ def check_receipts(
     ]
     if of_model:
         raise ValueError(
-            f"The model is that of line {of_model[-1]} of {where}, and there are later "
-            "receipts: it is an old copy."
+            f"The model is that of line {of_model[-1]} of {where}, and there are later receipts: "
+            "it is an old copy."
         )
     raise ValueError(
         f"The model is not the one of the last receipt in {where} (request "
-        f"{last.receipt.request}): one of the two was changed since, or they do not belong "
-        "together."
+        f"{last.receipt.request}): one of the two was changed since, "
+        "or they do not belong together."
     )
 
 
@@ -338,7 +338,7 @@ def _check(model: Learner, fresh: Learner, count: Callable[[Any], Any]) -> Check
 def _refuse_rounding(memory: Any) -> None:
     if isinstance(memory, Gaussian) and not memory.exact:
         raise ValueError(
-            "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to "
-            "rounding. Use Gaussian(exact=True); or keep rows, refit the model, and verify it "
-            "again."
+            "The counts cannot be compared to the byte: "
+            "a Gaussian memory of floats forgets to rounding. Use Gaussian(exact=True); "
+            "or keep rows, refit the model, and verify it again."
         )

@@ -84,8 +84,8 @@ class SqlQuery:
             yield from self._read_duckdb(_file(path))
         else:
             raise ValueError(
-                f"The address of the database begins with {scheme[:20]!r}: use "
-                "postgresql://user@host/database, sqlite:///path or duckdb:///path."
+                f"The address of the database begins with {scheme[:20]!r}: "
+                "use postgresql://user@host/database, sqlite:///path or duckdb:///path."
             )
 
     def _read_cursor(self, name: str, connect: Any) -> Iterator[Batch]:

@@ -174,8 +174,8 @@ class Source(ShardedFiles):
             return _encode(value, encode, name)
         if not isinstance(value, list):
             raise ValueError(
-                f"{name} cannot be read: {str(value)[:40]!r} is neither a list of tokens nor a "
-                "text."
+                f"{name} cannot be read: "
+                f"{str(value)[:40]!r} is neither a list of tokens nor a text."
             )
         if not value:
             return np.empty(0, np.int64)
@@ -215,8 +215,8 @@ class Source(ShardedFiles):
         values = rows.flatten()
         if values.null_count:
             raise ValueError(
-                f"{name} has a document with a missing token: drop it, or write a token of its "
-                "own there."
+                f"{name} has a document with a missing token: "
+                "drop it, or write a token of its own there."
             )
         if kinds.is_string(values.type) or kinds.is_large_string(values.type):
             strings = np.array(values.to_pylist(), dtype=object)
@@ -438,8 +438,8 @@ def tokenizer_text(name: str) -> str:
         text = Path(name).read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(
-            f"tokens={name!r} is not a tokenizer: use {', '.join(TOKENIZERS)}, or the path of a "
-            "tokenizer.json file."
+            f"tokens={name!r} is not a tokenizer: use {', '.join(TOKENIZERS)}, "
+            "or the path of a tokenizer.json file."
         ) from error
     _tokenizers()
     return text
@@ -462,8 +462,8 @@ def _ids(text: str) -> Ints:
     except (ValueError, OverflowError) as error:
         shown = next(word for word in words if not _is_id(word))
         raise ValueError(
-            f"{shown[:40]!r} is not a token id (a whole number of 64 bits). Read text with "
-            "tokens='words', 'characters', 'bytes' or a tokenizer.json."
+            f"{shown[:40]!r} is not a token id (a whole number of 64 bits). "
+            "Read text with tokens='words', 'characters', 'bytes' or a tokenizer.json."
         ) from error
 
 

@@ -88,8 +88,8 @@ def format_of(where: str, default: str | None = None) -> str:
     if kind is None:
         shown = "Standard input" if where == STANDARD_INPUT else where
         raise ValueError(
-            f"{shown} has no ending that tells its format: name it with format=, one of "
-            f"{', '.join(FORMATS)}."
+            f"{shown} has no ending that tells its format: "
+            f"name it with format=, one of {', '.join(FORMATS)}."
         )
     return kind
 
@@ -159,8 +159,8 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
             parquet = arrow.parquet.ParquetFile(file)
         except arrow.ArrowInvalid as error:
             raise ValueError(
-                f"{where} is not a Parquet file: use another copy of it, or name its format with "
-                "format=."
+                f"{where} is not a Parquet file: use another copy of it, "
+                "or name its format with format=."
             ) from error
         yield parquet
 
@@ -205,8 +205,8 @@ def open_file(base: str, path: str, shown: str) -> Iterator[IO[bytes]]:
             file = open(path, "rb")  # noqa: SIM115  (closed below)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{shown or 'A file without a name'} does not exist: name a file, or - for standard "
-            "input."
+            f"{shown or 'A file without a name'} does not exist: "
+            "name a file, or - for standard input."
         ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{shown} is a folder: name a file in it.") from None
@@ -254,8 +254,8 @@ class _Decompressed(io.RawIOBase):
             if getattr(error, "errno", None) is not None:
                 raise
             raise ValueError(
-                f"{self._name} is damaged or not compressed as its name says: use another copy of "
-                "it."
+                f"{self._name} is damaged or not compressed as its name says: "
+                "use another copy of it."
             ) from error
         buffer[: len(data)] = data
         return len(data)
@@ -325,8 +325,8 @@ def _is_stream(where: str) -> bool:
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
     """Return the error of a file that is not text as it should be."""
     return ValueError(
-        f"{where} is not text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its "
-        "format with format=."
+        f"{where} is not text in UTF-8 ({error.reason}): "
+        "convert it (iconv -t UTF-8), or name its format with format=."
     )
 
 
@@ -339,8 +339,8 @@ def json_value(line: bytes, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         shown = line[:40].decode("utf-8", "replace").strip()
         raise ValueError(
-            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value per line (jq -c "
-            "'.[]' makes lines of an array)."
+            f"{place} cannot be read: {shown!r} is not JSON. "
+            "Write one JSON value per line (jq -c '.[]' makes lines of an array)."
         ) from error
     if any(sign in line for sign in _MAYBE_SURROGATES):
         _refuse_surrogates(value, place)
@@ -360,8 +360,8 @@ def _refuse_surrogates(value: Any, place: str) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{place} holds {error.object[error.start]!a}, half of a surrogate pair, which is not "
-            "a character and cannot be written as text: replace it, for example by '?'."
+            f"{place} holds {error.object[error.start]!a}, half of a surrogate pair, which "
+            "is not a character and cannot be written as text: replace it, for example by '?'."
         ) from error
 
 

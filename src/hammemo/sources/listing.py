@@ -59,8 +59,8 @@ def files_of_one_format(
     kinds = sorted({kind_of(file.path) for file in files})
     if len(kinds) > 1:
         raise ValueError(
-            f"{where} holds {' and '.join(kinds)} files: name only the ones that are meant, with a "
-            "glob."
+            f"{where} holds {' and '.join(kinds)} files: name only the ones that are meant, "
+            "with a glob."
         )
     return files, kinds[0]
 

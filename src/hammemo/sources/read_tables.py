@@ -187,8 +187,8 @@ class Batch:
         mark = re.search(r"[;|\t]", self.names[0])
         if mark is not None:
             raise ValueError(
-                f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} separates "
-                f"values, use delimiter={mark[0]!r}."
+                f"{self.where} has one column only, {self.names[0]!r}: "
+                f"if {mark[0]!r} separates values, use delimiter={mark[0]!r}."
             )
 
     def place(self, row: int) -> str:
@@ -294,8 +294,8 @@ class Batch:
             other = f"{name}={choose_format(formats_of(value)) or 'FORMAT'}"
             ways += f", or say how this file writes its dates: date_format={other!r}"
             raise ValueError(
-                f"{self.place(row)}: column {name!r} holds {learned}, and {value!r} is not one. "
-                f"{ways}."
+                f"{self.place(row)}: column {name!r} holds {learned}, "
+                f"and {value!r} is not one. {ways}."
             )
         if isinstance(value, str):
             ways += f", or name the text with na={value!r}"
@@ -312,8 +312,8 @@ class Batch:
             if is_missing(values[row]):
                 self._refuse_missing(name, row, None)
             raise ValueError(
-                f"{self.place(row)}: the target {name!r} is {values[row]!r}, which is not a "
-                "finite number. Correct it, drop the row, or predict names with label=."
+                f"{self.place(row)}: the target {name!r} is {values[row]!r}, which "
+                "is not a finite number. Correct it, drop the row, or predict names with label=."
             )
         return numbers
 
@@ -356,9 +356,9 @@ class Batch:
             row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES
         )
         raise ValueError(
-            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is "
-            "not a token: make it a string or a whole number, leave the column out with "
-            "columns=, or use h= where it is a list of tokens."
+            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, "
+            "which is not a token: make it a string or a whole number, "
+            "leave the column out with columns=, or use h= where it is a list of tokens."
         )
 
 
@@ -438,9 +438,9 @@ def check_table_format(kind: str, shown: str) -> None:
         raise ValueError(f"format={kind!r} is not known: use one of {', '.join(formats.FORMATS)}.")
     if kind not in formats.TABLE_FORMATS:
         raise ValueError(
-            f"{shown} has no columns, because it is read as text: learn sequences of it with h=, "
-            "or name the format of a table with format=, one of "
-            f"{', '.join(formats.TABLE_FORMATS)}."
+            f"{shown} has no columns, because it is read as text: "
+            "learn sequences of it with h=, or name the format of a table with format=, "
+            f"one of {', '.join(formats.TABLE_FORMATS)}."
         )
 
 
@@ -546,8 +546,8 @@ def check_names(names: Sequence[str], where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
-            f"{where} has two columns named {twice!r}: rename one, or use header=False if the "
-            "first row is not a header."
+            f"{where} has two columns named {twice!r}: "
+            "rename one, or use header=False if the first row is not a header."
         )
 
 
@@ -603,8 +603,8 @@ def _refuse_new_keys(
         new = next((key for key in row if key not in first_keys), None)
         if new is not None:
             raise ValueError(
-                f"{where}, line {number} has {new!r}, which the first line does not have: name the "
-                "columns to read with columns=."
+                f"{where}, line {number} has {new!r}, which the first line does not have: "
+                "name the columns to read with columns=."
             )
 
 
@@ -688,8 +688,8 @@ def _arrow_batches(stream: Any, where: str) -> Iterator[Batch]:
         yield from arrow_batches(record_batches, where)
     except arrow.ArrowInvalid as error:
         raise ValueError(
-            f"{where} is not an Arrow stream: use another copy of it, or name its format with "
-            "format=."
+            f"{where} is not an Arrow stream: use another copy of it, "
+            "or name its format with format=."
         ) from error
 
 
@@ -960,9 +960,9 @@ def open_table(
         return replace(dataset, na=read_na(na), date_format=read_date_formats(date_format))
     if not isinstance(where, (str, os.PathLike, list, tuple)):
         raise TypeError(
-            "A table for engines is read more than once: name files, folders, globs or an Arrow "
-            f"dataset of files, not a {type(where).__name__}. Write other rows to Parquet files "
-            "first."
+            "A table for engines is read more than once: name files, folders, "
+            f"globs or an Arrow dataset of files, not a {type(where).__name__}. "
+            "Write other rows to Parquet files first."
         )
     files, kind = files_of_one_format(
         where, _list_rereadable, lambda path: format or format_of(path)
@@ -989,8 +989,8 @@ def _list_rereadable(place: str) -> list[File]:
         is_stream = True
     if is_stream:
         raise ValueError(
-            f"{shown} can be read once, and engines read a table twice: write the rows to a file "
-            "first."
+            f"{shown} can be read once, and engines read a table twice: "
+            "write the rows to a file first."
         )
     return list_files(place)
 

@@ -135,13 +135,13 @@ def _describe_doubt(name: str, evidence: TextEvidence) -> str:
     as_names = "they are read as names."
     if evidence.doubt == Doubt.ORDER:
         return (
-            f"{start} dates, {such_as}, that do not say which number is the day: {as_names} "
-            f"Use {ways}."
+            f"{start} dates, {such_as}, that do not say which number is the day: "
+            f"{as_names} Use {ways}."
         )
     if evidence.doubt == Doubt.CENTURY:
         return (
-            f"{start} dates with two-digit years, {such_as}: {as_names} If they are dates, "
-            f"use {ways}."
+            f"{start} dates with two-digit years, {such_as}: "
+            f"{as_names} If they are dates, use {ways}."
         )
     if evidence.doubt == Doubt.FORMATS:
         return (
@@ -149,8 +149,8 @@ def _describe_doubt(name: str, evidence: TextEvidence) -> str:
         )
     if evidence.doubt == Doubt.COMPACT:
         return (
-            f"{start} whole numbers that are all dates as eight digits, {such_as}: they are read "
-            f"as numbers. If they are dates, use {ways}."
+            f"{start} whole numbers that are all dates as eight digits, {such_as}: "
+            f"they are read as numbers. If they are dates, use {ways}."
         )
     if evidence.doubt == Doubt.DATE_STRINGS:
         return (
@@ -259,8 +259,8 @@ def check_formatted_columns(
         if kind not in (InputKind.DATES, InputKind.UNKNOWN):
             learned = kind.column_kind.word
             raise ValueError(
-                f"date_format= names the column {name!r}, which was learned as {learned}: leave "
-                "it out, or fit again with it."
+                f"date_format= names the column {name!r}, which was learned as {learned}: "
+                "leave it out, or fit again with it."
             )
 
 
@@ -277,8 +277,8 @@ def split_note(name: str, text: str) -> dict[str, str]:
     starts = range(0, len(text), _NOTE_LENGTH)
     if len(starts) > _MAX_PARTS:
         raise ValueError(
-            f"The model cannot be saved: its {name} need {len(text):,} characters of notes. Name "
-            "fewer."
+            f"The model cannot be saved: its {name} need {len(text):,} characters of notes. "
+            "Name fewer."
         )
     pieces = [text[start : start + _NOTE_LENGTH] for start in starts]
     return dict(zip(_note_names(name), pieces, strict=False))

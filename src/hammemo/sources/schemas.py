@@ -251,13 +251,13 @@ class TableSchema:
             )
         if self.columns is not None and self.label in self.columns:
             raise ValueError(
-                f"columns= holds the label {self.label!r}: a label cannot be part of its own "
-                "context."
+                f"columns= holds the label {self.label!r}: "
+                "a label cannot be part of its own context."
             )
         if not isinstance(self.numeric, str) and self.label in self.numeric:
             raise ValueError(
-                f"numeric= holds the label {self.label!r}, not a column of the context: leave it "
-                "out."
+                f"numeric= holds the label {self.label!r}, not a column of the context: "
+                "leave it out."
             )
 
     def _check_date_format(self) -> None:
@@ -266,13 +266,13 @@ class TableSchema:
             check_format(written)
             if name == self.label:
                 raise ValueError(
-                    f"date_format= names the label {name!r}, not a column of the context: leave "
-                    "it out."
+                    f"date_format= names the label {name!r}, not a column of the context: "
+                    "leave it out."
                 )
             if self.numeric == "none" and not self.kinds:
                 raise ValueError(
-                    "numeric='none' reads every column as names, and date_format= says that "
-                    f"{name!r} holds dates: leave one of them out."
+                    "numeric='none' reads every column as names, "
+                    f"and date_format= says that {name!r} holds dates: leave one of them out."
                 )
             if not isinstance(self.numeric, str) and name not in self.numeric and name != self.time:
                 raise ValueError(
@@ -573,8 +573,8 @@ class TableSchema:
             columns = tuple(name for name in batch.names if name not in (self.label, self.time))
         if not columns:
             raise ValueError(
-                f"{batch.where} has the column {self.label!r} only: a context needs at least one "
-                "more."
+                f"{batch.where} has the column {self.label!r} only: "
+                "a context needs at least one more."
             )
         return columns
 
@@ -850,8 +850,8 @@ class TableSchema:
             names = tuple(name for name in batch.names if name != self.label or n == h)
             if len(names) != h:
                 raise ValueError(
-                    f"{batch.where} has {len(names)} columns ({list_names(names)}), and the model "
-                    f"was fitted on {h}: name the {h} with columns=."
+                    f"{batch.where} has {len(names)} columns ({list_names(names)}), "
+                    f"and the model was fitted on {h}: name the {h} with columns=."
                 )
             return names
         self._check_count(self.columns, h)
@@ -1077,8 +1077,8 @@ class SequenceSchema:
         if kind in ("csv", "tsv"):
             shown = "Standard input" if where == STANDARD_INPUT else where
             raise ValueError(
-                f"{shown} is a table: give case= and event= for an event log, or label= instead "
-                "of h= for its rows."
+                f"{shown} is a table: give case= and event= for an event log, "
+                "or label= instead of h= for its rows."
             )
         if where == STANDARD_INPUT:
             source = stream_source(kind, self.tokens, self.column)
@@ -1166,9 +1166,9 @@ def _refuse_fractions(labels: Array, name: str) -> None:
     for value in labels.tolist():
         if isinstance(value, float) and not value.is_integer():
             raise ValueError(
-                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: to "
-                f"predict a number, use target={name!r} and no label= (in Python, "
-                "MemoryRegressor)."
+                f"The label {name!r} holds {value!r}, and labels are names or whole numbers: "
+                "to predict a number, "
+                f"use target={name!r} and no label= (in Python, MemoryRegressor)."
             )
 
 
@@ -1184,8 +1184,8 @@ def _warn_of_number_labels(batch: Batch, name: str | None) -> None:
     if None not in numbers and len(fractions) >= _MANY_FRACTIONS:
         warnings.warn(
             f"The label {name!r} holds {len(texts)} different numbers such as {min(fractions)!r}, "
-            f"each of which is learned as a name: to predict a number, use target={name!r} and no "
-            "label=.",
+            "each of which is learned as a name: to predict a number, "
+            f"use target={name!r} and no label=.",
             UserWarning,
             stacklevel=2,
         )

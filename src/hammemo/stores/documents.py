@@ -537,8 +537,8 @@ def not_kept() -> NotStoredError:
     """Return the error for a document to be forgotten that is not kept, and would be."""
     return NotStoredError(
         "A document to be forgotten was not learnt in this form, or not that many times. "
-        "Nothing was changed. "
-        "Give each document whole, as it was learnt: with the same short, pad and classes."
+        "Nothing was changed. Give each document whole, as it was learnt: "
+        "with the same short, pad and classes."
     )
 
 

@@ -68,8 +68,10 @@ class _AuditRecord(NamedTuple):
 
         with closing(store.open(tenant, model, replica=True)) as log, log.reading():
             start, lines = log.audit(0, _PAGE)
-            while more := log.audit(lines[-1].number, _PAGE)[1] if lines else []:
-                lines += more
+            page = lines
+            while page:
+                _, page = log.audit(page[-1].number, _PAGE)
+                lines = lines + page
             cut = is_cut(start, lines, log.head(), log.mark(NEWEST_RECEIPT) or b"")
         broken = find_first_broken(start, lines)
         return cls(tenant, model, start, lines, broken=broken, cut=cut)

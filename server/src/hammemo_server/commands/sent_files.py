@@ -81,8 +81,8 @@ class SentFiles:
         is_log = self.case is not None
         if is_table == is_log or is_log != (self.event is not None):
             raise UsageError(
-                "Name the column of the labels with --label, or those of an event log: --case "
-                "and --event."
+                "Name the column of the labels with --label, or those of an event log: "
+                "--case and --event."
             )
         if self.is_log and self.columns is not None:
             raise UsageError("--columns is for tables with --label: leave it out.")
@@ -125,8 +125,8 @@ class SentFiles:
         named = columns or [name for name in batch.names if name not in not_learned]
         if any(name in named for name in not_learned):
             raise UsageError(
-                "--label and --subject name columns that the model does not learn: leave them "
-                "out of --columns."
+                "--label and --subject name columns that the model does not learn: "
+                "leave them out of --columns."
             )
         values = [list(_plain(batch, name)) for name in named]
         return [list(row) for row in zip(*values, strict=True)]
@@ -168,8 +168,8 @@ class SentFiles:
             ):
                 if owners.setdefault(case, subject) != subject:
                     raise ValueError(
-                        f"{batch.place(i)}: the case {case!r} has two subjects: a case belongs "
-                        "to one."
+                        f"{batch.place(i)}: the case {case!r} has two subjects: "
+                        "a case belongs to one."
                     )
         return owners
 
@@ -185,8 +185,8 @@ def _plain(batch: Batch, name: str) -> Iterator[Any]:
         else:
             kind = type(value).__name__
             raise ValueError(
-                f"{batch.place(i)}: column {name!r} holds a {kind}, and a server takes texts "
-                "and numbers."
+                f"{batch.place(i)}: column {name!r} holds a {kind}, "
+                "and a server takes texts and numbers."
             )
 
 
@@ -194,7 +194,7 @@ def _subjects(batch: Batch, name: str) -> Iterator[str]:
     for row, value in enumerate(_plain(batch, name)):
         if value is None or value == "" or isinstance(value, float):
             raise ValueError(
-                f"{batch.place(row)}: the subject is missing or not a text: every row belongs "
-                "to one subject."
+                f"{batch.place(row)}: the subject is missing or not a text: "
+                "every row belongs to one subject."
             )
         yield str(value)

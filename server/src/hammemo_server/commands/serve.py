@@ -13,12 +13,12 @@ from hammemo.cli.options import flag, option
 
 _LOG = "Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG)."
 _TOKENS = (
-    "Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it "
-    "changes."
+    "Access tokens and their roles; `hammemo tokens add` writes it. "
+    "It is read again when it changes."
 )
 _KEYS = (
-    "The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than "
-    "DIR."
+    "The keys of models with subjects; `hammemo keys new` writes it. "
+    "Keep it on another disk than DIR."
 )
 _DAY = 86_400.0
 """Seconds."""
@@ -132,8 +132,8 @@ class LimitOptions:
         int,
         option(
             "N",
-            "Processes for long queries, started when needed; 0 answers them in threads of the "
-            "server.",
+            "Processes for long queries, started when needed; "
+            "0 answers them in threads of the server.",
             min=0,
         ),
     ] = 2

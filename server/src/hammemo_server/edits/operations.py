@@ -209,9 +209,9 @@ class KeysDropped(Unavailable, status=410):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"The model {model!r} cannot be read: its keys were dropped from the key file. A "
-            "backup was restored in its place, or this is a copy of the database from before an "
-            "erasure. Use the restored model, and delete this one."
+            f"The model {model!r} cannot be read: its keys were dropped from the key file. "
+            "A backup was restored in its place, or this is a copy of the database from before "
+            "an erasure. Use the restored model, and delete this one."
         )
 
 
@@ -402,8 +402,8 @@ def check_edit(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
     """
     if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
         raise Malformed(
-            "op: an operation id is 1 to 128 printable ASCII characters without spaces, such "
-            "as a UUID."
+            "op: an operation id is 1 to 128 printable ASCII characters without spaces, "
+            "such as a UUID."
         )
     content = _check_content(edit, limits)
     try:
@@ -412,8 +412,8 @@ def check_edit(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
         raise Malformed("A token or a label cannot be written: a string is not Unicode.") from None
     if len(body) > limits.logged:
         raise TooLarge(
-            f"The edit has {len(body):,} bytes, and one may have {limits.logged:,}: send it in "
-            "parts."
+            f"The edit has {len(body):,} bytes, and one may have {limits.logged:,}: "
+            "send it in parts."
         )
     return content, body
 
@@ -428,8 +428,8 @@ def _check_content(edit: Edit, limits: Limits) -> Content:
     has_rows = bool(edit.rows or edit.labels or edit.documents)
     if edit.kind == "refit" and has_rows:
         raise Malformed(
-            "A refit has no rows, no labels and no documents: the vote is fitted to what the "
-            "model keeps."
+            "A refit has no rows, no labels and no documents: "
+            "the vote is fitted to what the model keeps."
         )
     if edit.kind == "forget_subject" and (has_rows or len(edit.subjects) != 1):
         raise Malformed(
@@ -441,8 +441,8 @@ def _check_content(edit: Edit, limits: Limits) -> Content:
         return _check_change(edit, limits)
     if edit.kind not in ("learn", "forget"):
         raise Malformed(
-            f"kind={str(edit.kind)[:40]!r} is not known: an edit is 'learn', 'forget', 'apply' "
-            "or 'refit'."
+            f"kind={str(edit.kind)[:40]!r} is not known: "
+            "an edit is 'learn', 'forget', 'apply' or 'refit'."
         )
     if edit.documents:
         # letters only: a version that does not know a kind names it if it is one plain word
@@ -476,8 +476,8 @@ def _check_change(edit: Edit, limits: Limits) -> LoggedChange:
     )
     if len(change.widths) > 1:
         raise Malformed(
-            "The rows to forget have another number of tokens than the rows to learn: all have "
-            "one length."
+            "The rows to forget have another number of tokens than the rows to learn: "
+            "all have one length."
         )
     if not change.n_rows and not everything and edit.position is None:
         raise Malformed(
@@ -547,8 +547,8 @@ def _check_subjects(subjects: list[str], n: int) -> list[str]:
     for subject in subjects:
         if type(subject) is not str or not 1 <= len(subject) <= _LONGEST_SUBJECT:
             raise Malformed(
-                f"subjects: a subject is a string of 1 to {_LONGEST_SUBJECT} characters, such "
-                "as an id."
+                f"subjects: a subject is a string of 1 to {_LONGEST_SUBJECT} characters, "
+                "such as an id."
             )
         try:
             subject.encode()
@@ -579,16 +579,16 @@ def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
     """Return why these are not rows of one length with one label each; nothing where they are."""
     if not rows or len(rows) != len(labels):
         return (
-            f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of "
-            "1 or more rows."
+            f"There are {len(rows)} rows and {len(labels)} labels: "
+            "send one label for each of 1 or more rows."
         )
     columns = len(rows[0])
     odd_row = next((i for i, row in enumerate(rows) if len(row) != columns or not row), None)
     if odd_row is None:
         return ""
     return (
-        f"Row 0 has {columns} tokens and row {odd_row} has {len(rows[odd_row])}: all rows have one "
-        "length, at least 1."
+        f"Row 0 has {columns} tokens and row {odd_row} has {len(rows[odd_row])}: "
+        "all rows have one length, at least 1."
     )
 
 
@@ -627,8 +627,8 @@ def check_name(kind: str, name: str) -> str:
     """Return the name of a tenant or a model, or refuse it."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise Malformed(
-            f"{kind} {str(name)[:80]!r}: a name is 1 to 64 characters of a to z, 0 to 9, '-' and "
-            "'_', and begins with a letter or a digit."
+            f"{kind} {str(name)[:80]!r}: a name is 1 to 64 characters of a to z, 0 to 9, "
+            "'-' and '_', and begins with a letter or a digit."
         )
     return name
 
@@ -640,21 +640,21 @@ def _check_documents(edit: Edit, limits: Limits) -> list[list[Token]]:
         raise Malformed("An edit has documents, or rows and labels, not both: send two edits.")
     if len(documents) > limits.documents:
         raise TooLarge(
-            f"The edit has {len(documents):,} documents, and one may have "
-            f"{limits.documents:,}: send parts."
+            f"The edit has {len(documents):,} documents, and one may have {limits.documents:,}: "
+            "send parts."
         )
     longest = max(map(len, documents))
     in_all = sum(map(len, documents))
     if longest > limits.document:
         raise TooLarge(
-            f"A document has {longest:,} tokens, and one may have {limits.document:,}. A part of "
-            "it is another document: learn and forget it with the library, and upload the model "
-            "under another name."
+            f"A document has {longest:,} tokens, and one may have {limits.document:,}. "
+            "A part of it is another document: learn and forget it with the library, "
+            "and upload the model under another name."
         )
     if in_all > limits.tokens:
         raise TooLarge(
-            f"The documents have {in_all:,} tokens, and those of one edit may have "
-            f"{limits.tokens:,}: send them in several edits."
+            f"The documents have {in_all:,} tokens, "
+            f"and those of one edit may have {limits.tokens:,}: send them in several edits."
         )
     if not all(documents):
         raise Malformed(
@@ -697,7 +697,7 @@ def _check_values(values: list[Token], limits: Limits) -> list[Token]:
                 )
         elif kind is not bool and value is not None:
             raise Malformed(
-                f"A token or a label is a {kind.__name__}: use strings, numbers, truth values "
-                "and null."
+                f"A token or a label is a {kind.__name__}: "
+                "use strings, numbers, truth values and null."
             )
     return list(values)

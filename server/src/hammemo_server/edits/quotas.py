@@ -85,11 +85,13 @@ class Quota:
     hammemo_server.edits.operations.QuotaReached: This tenant stores 10 examples and may ...
     """
 
-    def __init__(self, most: Usage) -> None:
-        self.most = most
+    def __init__(self, limit: Usage) -> None:
+        self.limit = limit
+        """The most that they may store; a zero is no limit."""
         self.long_edits = threading.Semaphore(_LONG_EDITS)
         """Held while a refit, or an edit of many rows, is computed."""
-        self._used: dict[str, Usage] = {}
+        self._usages: dict[str, Usage] = {}
+        """What each model stores."""
         self._total = Usage()
         """Of all models, kept with each change: every edit asks for it, and a tenant may have
         many models."""
@@ -98,8 +100,8 @@ class Quota:
     def note(self, model: str, usage: Usage) -> None:
         """Take note of what a model stores now."""
         with self._lock:
-            before = self._used.get(model, Usage())
-            self._used[model] = usage
+            before = self._usages.get(model, Usage())
+            self._usages[model] = usage
             self._total = Usage(
                 labels=self._total.labels - before.labels + usage.labels,
                 examples=self._total.examples - before.examples + usage.examples,
@@ -110,30 +112,32 @@ class Quota:
         """Take note that a model was deleted."""
         with self._lock:
             self.note(model, Usage())
-            del self._used[model]
+            del self._usages[model]
 
     def take(self, model: str, added: Usage) -> None:
         """Count more for a model until it is noted again, or refuse."""
         with self._lock:
             self.check(added)
-            self.note(model, add_usages((self._used.get(model, Usage()), added)))
+            self.note(model, add_usages((self._usages.get(model, Usage()), added)))
 
-    def check(self, more: Usage) -> None:
-        """Refuse what is too much."""
+    def check(self, added_usage: Usage) -> None:
+        """Refuse to store so much more."""
         with self._lock:
-            used = self._total
-        for what, stored, added, most in zip(Usage._fields, used, more, self.most, strict=True):
-            if most and added and stored + added > most:
+            total = self._total
+        for what, stored, added, allowed in zip(
+            Usage._fields, total, added_usage, self.limit, strict=True
+        ):
+            if allowed and added and stored + added > allowed:
                 raise QuotaReached(
-                    f"This tenant stores {stored:,} {what} and may store {most:,}; this adds "
-                    f"{added:,}. Forget some, or delete models or lists."
+                    f"This tenant stores {stored:,} {what} and may store {allowed:,}; "
+                    f"this adds {added:,}. Forget some, or delete models or lists."
                 )
 
     def is_much(self, added_usage: Usage) -> bool:
         """Return whether this is too much to stay an estimate until a model is next measured."""
         return any(
             allowed and _COARSE * added > allowed
-            for added, allowed in zip(added_usage, self.most, strict=True)
+            for added, allowed in zip(added_usage, self.limit, strict=True)
         )
 
 
@@ -170,11 +174,11 @@ def list_bytes(size: int, items: int) -> int:
 
 
 def count_needed(content: Content, size: int, model: Learner | None, label_bytes: int) -> Usage:
-    """Return what an edit adds.
+    """Return what an edit adds: labels that are new to the model, examples, and bytes.
 
-    Labels that the model has not, each of `label_bytes` bytes, examples, and bytes.
+    `size` are the bytes of the edit, and a new label takes `label_bytes`.
     """
-    content = _part_that_learns(content)
+    content = _take_learned(content)
     if not content.kind.startswith("learn"):
         return Usage()
     labels: list[Any] = content.labels if isinstance(content, LoggedRows) else []
@@ -189,15 +193,15 @@ def bound_needed(edits: Iterable[tuple[Content, int]], label_bytes: int) -> Usag
     n_rows = 0
     size_of_all = 0
     for content, size in edits:
-        part = _part_that_learns(content)
-        if part.kind.startswith("learn"):
-            n_rows += part.n_rows
+        learned = _take_learned(content)
+        if learned.kind.startswith("learn"):
+            n_rows += learned.n_rows
             size_of_all += size
     return Usage(n_rows, n_rows, n_rows * label_bytes + (1 + _IN_MEMORY) * size_of_all)
 
 
-def _part_that_learns(content: Content) -> Content:
-    """Return what an edit learns, if it forgets and learns."""
+def _take_learned(content: Content) -> Content:
+    """Return what an edit learns, of one that forgets and learns; any other edit as it is."""
     return content.learnt if isinstance(content, LoggedChange) else content
 
 

@@ -107,8 +107,8 @@ def compress(fitted: bytes) -> bytes:
     """Return what was fitted or chosen as a log keeps it; `TooLarge` where it cannot."""
     if len(fitted) > MAX_BYTES:
         raise TooLarge(
-            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: download "
-            "the model, refit it, and upload it under another name."
+            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: "
+            "download the model, refit it, and upload it under another name."
         )
     return zlib.compress(fitted, 1)  # weights that labels share come with zeros for each label
 

@@ -270,8 +270,8 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> int:
         rows = sketch_rows(sketch, n_sites)
     if rows > limits.table_rows:
         raise TooLarge(
-            f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use "
-            "fewer buckets."
+            f"The hashed memory has more than {limits.table_rows:,} rows over all sites: "
+            "use fewer buckets."
         )
     return rows
 
@@ -293,8 +293,8 @@ def refuse_inexact(memory: Any) -> None:
     """Refuse a memory whose state depends on how edits were grouped."""
     if isinstance(memory, Gaussian):
         raise Malformed(
-            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after "
-            "a restart it would not be the same. Serve an exact or a hashed memory."
+            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: "
+            "after a restart it would not be the same. Serve an exact or a hashed memory."
         )
 
 
@@ -372,8 +372,8 @@ def _check_dates(settings: dict[str, Any]) -> None:
     dates = settings.get("dates", [])
     if not isinstance(dates, list) or (dates and columns is None):
         raise Malformed(
-            "dates: list the columns that are dates, and say with columns which or how many "
-            "there are."
+            "dates: list the columns that are dates, "
+            "and say with columns which or how many there are."
         )
     columns_and_places = (
         [*columns, *range(len(columns))] if isinstance(columns, list) else range(columns or 0)

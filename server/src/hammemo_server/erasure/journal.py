@@ -186,8 +186,8 @@ class Journal:
             log.keep_mark(_FINGERPRINT, vault.fingerprint)
         elif fingerprint not in (None, vault.fingerprint):
             raise Unavailable(
-                "The key file is not the one that this model was made with: name that one with "
-                "keys=."
+                "The key file is not the one that this model was made with: "
+                "name that one with keys=."
             )
 
     def check_keys(self, model: str) -> None:
@@ -215,7 +215,7 @@ class Journal:
         try:
             keys = self._keys(numbers)
             return [
-                self._content(one, at, keys, sealed) for at, one in enumerate(logged, after + 1)
+                self._content(entry, at, keys, sealed) for at, entry in enumerate(logged, after + 1)
             ]
         except (KeyGone, KeyError):
             if self._log.base() > after:
@@ -263,10 +263,7 @@ class Journal:
         return rows
 
     def rows_of(self, subject: bytes, before: int) -> tuple[int, Content] | None:
-        """Return the key of a subject, and its rows to be forgotten.
-
-        None for a subject that is not known.
-        """
+        """Return the key of a subject, and an edit that forgets its rows; None if not known."""
         key = self._open_keys([subject]).get(subject)
         return None if key is None else (key.key, self._rows(key, before))
 
@@ -282,14 +279,15 @@ class Journal:
         ]
 
     def refusal(self, parts: dict[bytes, bytes], before: int) -> NotStored | None:
-        """Return why rows cannot be forgotten.
+        """Return why rows cannot be forgotten, or None.
 
         Each must be in the journal of its subject, with the same types.
         """
         keys = self._open_keys(list(parts))
         for subject, body in parts.items():
-            key = keys.get(subject)
-            stored = Counter[bytes]() if key is None else _count_pieces(self._entries(key, before))
+            stored = Counter[bytes]()
+            if subject in keys:
+                stored = _count_pieces(self._entries(keys[subject], before))
             content = decode_body(body)
             if isinstance(content, LoggedChange):
                 content = content.forgotten
@@ -299,9 +297,9 @@ class Journal:
             )
             if missing:
                 return NotStored(
-                    f"{missing} of {-sum(changes.values())} rows are not stored for the subject "
-                    "that is named with them. Nothing was changed. Name the subject, the values "
-                    "and their types as they were learnt."
+                    f"{missing} of {-sum(changes.values())} rows are not stored "
+                    "for the subject that is named with them. Nothing was changed. "
+                    "Name the subject, the values and their types as they were learnt."
                 )
         return None
 
@@ -335,9 +333,7 @@ class Journal:
         position: int,
         sent: dict[bytes, bytes] | None = None,
     ) -> SealedEdit:
-        """Return what the log keeps of an edit: one ciphertext for each subject.
-
-        Unknown subjects get a key.
+        """Return what the log keeps of an edit: a ciphertext for each subject; new ones get a key.
 
         Parameters
         ----------
@@ -380,7 +376,7 @@ class Journal:
     def is_same(self, parts: dict[bytes, bytes], digest: bytes) -> bool:
         """Return whether an edit with a known id is the same as then, by the digest of then.
 
-        True where a key is gone, without comparison.
+        Where a key is gone, the rows cannot be compared, and it counts as the same.
         """
         try:
             digest_of_rows, numbers = msgspec.msgpack.decode(digest, type=tuple[bytes, list[int]])

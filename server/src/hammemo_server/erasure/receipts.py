@@ -219,13 +219,13 @@ class WantedReceipts(NamedTuple):
         for line, signed in enumerate(receipts, 1):
             if not signed.verify():
                 raise ValueError(
-                    f"{path}, line {line}: the signature is wrong. The receipt was changed, or "
-                    "is forged."
+                    f"{path}, line {line}: the signature is wrong. "
+                    "The receipt was changed, or is forged."
                 )
         if keys is not None and receipts[-1].public_key != read_keys(keys).public_key:
             raise ValueError(
-                f"{path} is signed with another key than that of the key file: name the "
-                "model's own file."
+                f"{path} is signed with another key than that of the key file: "
+                "name the model's own file."
             )
         return cls(tuple(receipts), frozenset(sent_again))
 
@@ -238,8 +238,8 @@ class WantedReceipts(NamedTuple):
         expected = {self.receipts[0].receipt.previous, *(signed.hash for signed in self.receipts)}
         if newest is not None and newest.hex() not in expected:
             raise Malformed(
-                "The receipts do not hold the newest one of the backup: they are of another "
-                "model, or some are missing."
+                "The receipts do not hold the newest one of the backup: "
+                "they are of another model, or some are missing."
             )
 
     def check_known(self, log: Log, vault: Vault | None, recorded: Collection[str] = ()) -> None:
@@ -260,9 +260,9 @@ class WantedReceipts(NamedTuple):
             listed = ", ".join(missing[:_LISTED]) + (", …" if len(missing) > _LISTED else "")
             raise Malformed(
                 f"The backup does not know {len(missing)} of the requests that have receipts, "
-                f"and there is no record of them beside the key file: {listed}. Use the newest "
-                "key file and records. If they were plain forgets, say with again= that you will "
-                "send them again."
+                "and there is no record of them beside the key file: "
+                f"{listed}. Use the newest key file and records. "
+                "If they were plain forgets, say with again= that you will send them again."
             )
 
 

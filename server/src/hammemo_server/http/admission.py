@@ -112,8 +112,8 @@ class Admission:
             )
         if inside >= limits.at_once:
             raise TooMany(
-                f"{inside} requests of this tenant are being answered, the most at once: try "
-                "again later."
+                f"{inside} requests of this tenant are being answered, the most at once: "
+                "try again later."
             )
         if self.inside >= limits.at_once_in_all:
             raise Unavailable(

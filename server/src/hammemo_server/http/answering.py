@@ -147,8 +147,8 @@ class ReadyVersion:
             raise Malformed(f"A row of this model has {h} tokens; one of these has {other}.")
         if len(rows) * h > _MAX_FILLED_TOKENS:
             raise TooLarge(
-                f"{len(rows)} rows, filled up to {h} tokens each, are over "
-                f"{_MAX_FILLED_TOKENS} tokens: send parts."
+                f"{len(rows)} rows, filled up to {h} tokens each, "
+                f"are over {_MAX_FILLED_TOKENS} tokens: send parts."
             )
         cut: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
         return cut
@@ -169,8 +169,8 @@ class ReadyVersion:
         coverage = getattr(question, "interval", None)
         if coverage is not None and not self.model.has_intervals:
             raise Malformed(
-                "interval: this model predicts labels; intervals are of models that predict "
-                "numbers."
+                "interval: this model predicts labels; "
+                "intervals are of models that predict numbers."
             )
         labels = self._in_blocks("predict", question, rows, stop)
         intervals = None
@@ -294,8 +294,8 @@ def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
         return lists
     if len(lists) != n or not all(isinstance(entry, list) for entry in lists):
         raise Malformed(
-            f"{name} has {len(lists)} lists or labels for {n} rows: give one list per row, or "
-            "one for all."
+            f"{name} has {len(lists)} lists or labels for {n} rows: "
+            "give one list per row, or one for all."
         )
     return lists[block]
 

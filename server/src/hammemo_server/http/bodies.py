@@ -22,8 +22,9 @@ _MAX_SETTINGS_DEPTH: Final = 16
 Contexts: TypeAlias = Annotated[
     list[list[Token]],
     Meta(
-        description="Contexts: one row of tokens each, as many as the model has columns. A model "
-        "that was fitted to documents takes any number of tokens, such as the clicks so far."
+        description="Contexts: one row of tokens each, as many as the model has columns. "
+        "A model that was fitted to documents takes any number of tokens, "
+        "such as the clicks so far."
     ),
 ]
 Lists: TypeAlias = list[Label | list[Label]]
@@ -58,8 +59,8 @@ Op: TypeAlias = Annotated[
 Subjects: TypeAlias = Annotated[
     list[str],
     Meta(
-        description="The subject of each row or document, 1 to 256 characters each; only for a "
-        "model with subjects."
+        description="The subject of each row or document, 1 to 256 characters each; "
+        "only for a model with subjects."
     ),
 ]
 
@@ -94,8 +95,8 @@ class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
     documents: Annotated[
         list[list[Token]],
         Meta(
-            description="One list of tokens each, from the first to the last, such as the clicks "
-            "of one visit."
+            description="One list of tokens each, from the first to the last, "
+            "such as the clicks of one visit."
         ),
     ]
     subjects: Subjects = []
@@ -183,9 +184,9 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     exclude: Annotated[
         Literal["seen"] | Lists | ListName | None,
         Meta(
-            description="Labels to leave out: one list for all rows, one list per row, or the "
-            "name of a list. 'seen' leaves out the tokens of the row itself, such as items that "
-            "were clicked already."
+            description="Labels to leave out: one list for all rows, one list per row, "
+            "or the name of a list. 'seen' leaves out the tokens of the row itself, "
+            "such as items that were clicked already."
         ),
     ] = None
     allow: Annotated[
@@ -222,8 +223,8 @@ class Labels(Struct, frozen=True, omit_defaults=True):
     intervals: Annotated[
         list[list[float | None]] | None,
         Meta(
-            description="The ends of intervals, if asked for; null is an end that too few rows "
-            "leave infinite."
+            description="The ends of intervals, if asked for; "
+            "null is an end that too few rows leave infinite."
         ),
     ] = None
 
@@ -288,8 +289,8 @@ class ListBody(Struct, frozen=True, forbid_unknown_fields=True):
     items: Annotated[
         list[str | int | float | bool],
         Meta(
-            description="Labels. Equal ones count once; those that a model does not have are "
-            "passed over."
+            description="Labels. Equal ones count once; "
+            "those that a model does not have are passed over."
         ),
     ]
 

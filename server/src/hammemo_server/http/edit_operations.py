@@ -140,8 +140,8 @@ EDITS: Final = (
         "learn-stream",
         "learn",
         bodies.StreamBody,
-        "Learn whole documents, in a model that was fitted to documents: every token from "
-        "the tokens before it.",
+        "Learn whole documents, in a model that was fitted to documents: "
+        "every token from the tokens before it.",
     ),
     _edit(
         "forget-stream",

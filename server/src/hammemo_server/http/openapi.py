@@ -25,8 +25,8 @@ _SAYS: Final = {
     404: "There is no such model for this tenant, no such subject in it, or no such list",
     405: "This path does not take this method",
     408: "The body came too slowly",
-    409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name "
-    "is there",
+    409: "Not stored, nothing learnt yet, no examples kept to fit to, "
+    "or a model of that name is there",
     410: "The keys of a model with subjects were dropped: a backup was restored in its place",
     413: "More than a limit allows",
     415: "The content type is not the one wanted",

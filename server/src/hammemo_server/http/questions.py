@@ -87,8 +87,8 @@ def _kind(
     def check_and_answer(ready: ReadyVersion, question: Any, limits: Limits, stop: Stop) -> Any:
         if not ready.model.has_scores and ask not in ("predict", "v2-infer"):
             raise Malformed(
-                f"This model predicts {ready.model.predicts}, so there is no {ask}: use predict, "
-                "with an interval."
+                f"This model predicts {ready.model.predicts}, so there is no {ask}: "
+                "use predict, with an interval."
             )
         return answer(ready, question, limits, stop)
 

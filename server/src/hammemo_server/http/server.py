@@ -124,8 +124,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
             self.token_file is None or not (self.tls_cert or self.behind_proxy)
         ):
             raise ValueError(
-                f"host={self.host!r} can be reached from elsewhere: give token_file=, and "
-                "tls_cert= or behind_proxy=."
+                f"host={self.host!r} can be reached from elsewhere: "
+                "give token_file=, and tls_cert= or behind_proxy=."
             )
         if self.behind_proxy and self.token_file is None:
             raise ValueError("behind_proxy= lets others in through the proxy: give token_file=.")

@@ -159,8 +159,8 @@ class Service:
         self.metrics.refused.inc()
         if not self._strangers.may_ask((scope.get("client") or ("", 0))[0]):
             raise TooMany(
-                "Too many requests without a token that is known come from this address: try "
-                "again later."
+                "Too many requests without a token that is known come from this address: "
+                "try again later."
             )
         raise Refused(
             401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_..."
@@ -300,19 +300,18 @@ class Service:
     def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
         """Return how much a tenant stores and may store, of models, labels, examples and bytes.
 
-        0 for any number.
+        A limit of 0 is none.
         """
-        used = self.host.usage(tenant)
-        most = most_allowed(self.limits)
-        stored = zip(used._fields, zip(used, most, strict=True), strict=True)
-        return {"models": (len(self.host.names(tenant)), self.limits.models), **dict(stored)}
+        quotas = {"models": (len(self.host.names(tenant)), self.limits.models)}
+        usage = self.host.usage(tenant)
+        limit = most_allowed(self.limits)
+        for what, stored, allowed in zip(usage._fields, usage, limit, strict=True):
+            quotas[what] = (stored, allowed)
+        return quotas
 
     @asynccontextmanager
     async def transfer(self, call: Call) -> AsyncIterator[Path]:
-        """Yield the path for a file on its way, beside the models.
-
-        What is enough for these is enough for it.
-        """
+        """Yield the path for a file on its way, in the folder of models: it is private, too."""
         make = partial(tempfile.mkdtemp, prefix=_TRANSFER, dir=self.host.folder)
         folder = Path(await self.in_thread(call, make))
         try:
@@ -321,10 +320,7 @@ class Service:
             await self.in_thread(call, partial(shutil.rmtree, folder, ignore_errors=True))
 
     def count_edit(self, call: Call, kind: str, status: str, **sizes: int) -> None:
-        """Count one acknowledged edit.
-
-        Of a model that was deleted meanwhile there are no figures.
-        """
+        """Count one acknowledged edit, unless its model was deleted meanwhile."""
         tenant = call.caller.tenant
         model = call.model
         if self.host.find_open(tenant, model) is not None:

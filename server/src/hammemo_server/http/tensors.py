@@ -178,9 +178,9 @@ def rows_of(tensors: Sequence[InputTensor]) -> list[list[Token]]:
     for tensor in tensors:
         if tensor.shape[0] != tensors[0].shape[0] or tensor.shape[1:] not in ([], [1]):
             raise Malformed(
-                f"The tensor {tensor.name!r} has the shape {tensor.shape}: where there are "
-                f"several, each is a column, of shape [{tensors[0].shape[0]}] or "
-                f"[{tensors[0].shape[0]}, 1]."
+                f"The tensor {tensor.name!r} has the shape {tensor.shape}: "
+                "where there are several, each is a column, "
+                f"of shape [{tensors[0].shape[0]}] or [{tensors[0].shape[0]}, 1]."
             )
     return [list(row) for row in zip(*map(_values, tensors), strict=True)]
 
@@ -311,8 +311,8 @@ def _read(tensor: InputTensor, data: bytes, size: int) -> list[Any]:
     dtype = _NUMBERS.get(tensor.datatype, np.dtype(np.uint8))  # else BOOL
     if size % dtype.itemsize:
         raise Malformed(
-            f"The tensor {tensor.name!r} has {size} bytes, which is not a whole number of its "
-            "values."
+            f"The tensor {tensor.name!r} has {size} bytes, "
+            "which is not a whole number of its values."
         )
     values = np.frombuffer(data, dtype)
     if tensor.datatype == "BOOL":

@@ -147,8 +147,8 @@ def _content_of(path: Path) -> bytes:
             )
         if facts.st_nlink == 0:  # only a mount of the file itself still shows it
             raise ValueError(
-                f"{path} was replaced or deleted behind its mount: mount its folder, and start "
-                "again."
+                f"{path} was replaced or deleted behind its mount: "
+                "mount its folder, and start again."
             )
         text = file.read(_MAX_FILE_BYTES + 1)
     if len(text) > _MAX_FILE_BYTES:
@@ -213,8 +213,8 @@ class Tokens:
         self._entries = _by_id(_entries_of(path, self._content))
         if not self._entries:
             raise ValueError(
-                f"{path} holds no token, so every request is refused: run `hammemo tokens add "
-                f"{path}`."
+                f"{path} holds no token, so every request is refused: "
+                f"run `hammemo tokens add {path}`."
             )
         threading.Thread(
             target=_keep_looking, args=(weakref.ref(self),), name="tokens", daemon=True

@@ -212,8 +212,8 @@ class Applier:
         settings = self.settings.documents
         if model is not None and not model.learns_documents:
             raise edits.Malformed(
-                f"This model predicts {model.predicts}: send rows and labels, which are its "
-                "targets."
+                f"This model predicts {model.predicts}: "
+                "send rows and labels, which are its targets."
             )
         cutting = None
         if model is not None:
@@ -242,8 +242,8 @@ class Applier:
         """Fit the vote again, or take what the writer of the log has fitted."""
         if self.model is None:
             raise edits.NothingLearnt(
-                "The model holds no example, so there is nothing to fit its vote to: let it "
-                "learn first."
+                "The model holds no example, so there is nothing to fit its vote to: "
+                "let it learn first."
             )
         if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
             self.logged[place] = self._choose_again(self.model).body()
@@ -277,9 +277,9 @@ class Applier:
             return b""
         if before.kept is None:
             raise edits.NothingKept(
-                "The model keeps no rows (keep=False or 'digests'), so its weights cannot be "
-                "fitted again. Fit it again where the examples are, and upload it under another "
-                "name."
+                "The model keeps no rows (keep=False or 'digests'), "
+                "so its weights cannot be fitted again. Fit it again where the examples are, "
+                "and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
         after: AnyState = fitted.state
@@ -310,8 +310,8 @@ def _date(value: Any, i: int, j: int) -> datetime | None:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise edits.Malformed(
-            f"Row {i}, column {j}: {str(value)[:40]!r} is not a date such as 2026-11-17 or "
-            "2026-11-17T08:00:00Z."
+            f"Row {i}, column {j}: "
+            f"{str(value)[:40]!r} is not a date such as 2026-11-17 or 2026-11-17T08:00:00Z."
         ) from None
 
 
@@ -359,8 +359,8 @@ def catch_up(
                 state = _restore_state(log, settings)
                 if state.version == loaded:
                     raise LogDamaged(
-                        f"The newest snapshot is of position {loaded}, and edits after it are "
-                        "deleted."
+                        f"The newest snapshot is of position {loaded}, "
+                        "and edits after it are deleted."
                     )
                 loaded = state.version
             return _replay(log, state, settings, journal)
@@ -394,8 +394,8 @@ def _replay(log: Log, state: State, settings: Settings, journal: Journal | None)
         except edits.UnknownKind as error:
             raise LogDamaged(
                 f"The log has an edit of the kind {str(error)!r} after position {state.version}, "
-                "which this version of hammemo does not know: use the version that wrote it, or "
-                "a newer one."
+                "which this version of hammemo does not know: "
+                "use the version that wrote it, or a newer one."
             ) from None
         except msgspec.MsgspecError:
             raise LogDamaged(f"A body after position {state.version} is not an edit.") from None

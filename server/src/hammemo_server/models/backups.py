@@ -296,8 +296,8 @@ def restore(
                 version, erased = draft.finish(keys, key)
                 if not store.rename(hidden, name, (tenant, name)):
                     raise Exists(
-                        f"There is a model {name!r} meanwhile: delete it first, or restore under "
-                        "another name."
+                        f"There is a model {name!r} meanwhile: "
+                        "delete it first, or restore under another name."
                     )
             except BaseException:
                 with suppress(LogError):
@@ -322,8 +322,8 @@ def _key_of(header: Header, keys: AnyPath | None) -> BackupKey | None:
     key = read_keys(keys).backups.get(header.id)
     if key is None:
         raise FileError(
-            f"The backup {header.id} cannot be read: the key file does not hold its key, which "
-            f"expires {header.expires}."
+            f"The backup {header.id} cannot be read: the key file does not hold its key, "
+            f"which expires {header.expires}."
         )
     return key
 
@@ -453,9 +453,9 @@ class _Draft(NamedTuple):
         """Refuse records of erasures that are not whole, unless receipts take their place."""
         if self.expected is None and vault.lacks_records():
             raise Malformed(
-                f"{records_path(keys, vault.model)} lacks records of erasures, so persons "
-                "who were erased could be back: put a whole copy there, or name the receipts "
-                "of the model with receipts=."
+                f"{records_path(keys, vault.model)} lacks records of erasures, "
+                "so persons who were erased could be back: "
+                "put a whole copy there, or name the receipts of the model with receipts=."
             )
 
     def _open_erasable(self, vault: Vault) -> ErasableModel:

@@ -160,8 +160,8 @@ class Host:
             model = self.get(tenant, name)
             if not is_new and (model.settings.uploaded or model.settings.given != checked.given):
                 raise Exists(
-                    f"There is a model {name!r} with other settings: delete it first, or take "
-                    "another name."
+                    f"There is a model {name!r} with other settings: "
+                    "delete it first, or take another name."
                 )
             return model
 
@@ -352,8 +352,8 @@ class Host:
         """Refuse the name of an alias for a model."""
         if name in self.store.aliases(tenant):
             raise Exists(
-                f"The name {name!r} stands for another model: delete the alias first, or take "
-                "another name."
+                f"The name {name!r} stands for another model: "
+                "delete the alias first, or take another name."
             )
 
     def delete(self, tenant: str, name: str) -> None:
@@ -368,8 +368,8 @@ class Host:
             )
             if alias is not None:
                 raise Exists(
-                    f"The alias {alias!r} stands for the model {name!r}: point it to another "
-                    "model first."
+                    f"The alias {alias!r} stands for the model {name!r}: "
+                    "point it to another model first."
                 )
             model = self._models.pop((tenant, name), None)
             vault = self._vault(tenant, name)
@@ -404,8 +404,8 @@ class Host:
         model = hosted.with_names(state)
         if model is None:
             raise NothingLearnt(
-                "The model does not know yet how many columns it has: let it learn an example "
-                "first."
+                "The model does not know yet how many columns it has: "
+                "let it learn an example first."
             )
         try:
             save(model.snapshot(), path, force=True)
@@ -523,16 +523,16 @@ class Host:
         try:
             if inspect(path)["needs_key"]:
                 raise Malformed(
-                    "The model has a secret key, which this service does not keep: upload one "
-                    "without."
+                    "The model has a secret key, which this service does not keep: "
+                    "upload one without."
                 )
             model = load(path)
         except FileError as error:
             raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
         if not isinstance(model, Learner):
             raise Malformed(
-                "The file holds a model compiled for answering, which cannot learn: upload the "
-                "classifier."
+                "The file holds a model compiled for answering, which cannot learn: "
+                "upload the classifier."
             )
         refuse_inexact(model.state.memory)
         _refuse_half_characters(model)
@@ -547,9 +547,9 @@ def _refuse_half_characters(model: Learner) -> None:
             str(text).encode()
         except UnicodeEncodeError:
             raise Malformed(
-                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of "
-                "a surrogate pair is not a character, so no answer could name it. Replace it, "
-                "fit the model again, and upload that."
+                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: "
+                "half of a surrogate pair is not a character, so no answer could name it. "
+                "Replace it, fit the model again, and upload that."
             ) from None
 
 

@@ -96,8 +96,8 @@ class ModelWithoutKeys(ServedModel):
             snapshot = self._log.snapshot()
         except LogError as error:
             raise Unavailable(
-                f"The model {self.name!r} has subjects, and all of it is encrypted: name the key "
-                "file, keys=. Without it the model is lost."
+                f"The model {self.name!r} has subjects, and all of it is encrypted: "
+                "name the key file, keys=. Without it the model is lost."
             ) from error
         return State(*snapshot) if snapshot is not None else State(None, 0)
 
@@ -119,7 +119,7 @@ class ModelWithoutKeys(ServedModel):
 
     def _refusal(self) -> Unavailable:
         return Unavailable(
-            f"The model {self.name!r} has subjects, and the server has no key file (keys=): the "
-            f"journal cannot be read. Questions are answered from version {self.version}; "
+            f"The model {self.name!r} has subjects, and the server has no key file (keys=): "
+            f"the journal cannot be read. Questions are answered from version {self.version}; "
             f"{self._lost} later edits cannot be read."
         )

@@ -131,8 +131,8 @@ class ServedModel:
             )
         if state.model is None or state.is_empty:
             raise NothingLearnt(
-                "The model holds no example, so there is no label to answer with: let it learn "
-                "first."
+                "The model holds no example, so there is no label to answer with: "
+                "let it learn first."
             )
         return state.model, state.version
 
@@ -235,10 +235,10 @@ class ServedModel:
         except (LogError, KeyGone, ValueError) as error:
             raise Unavailable("Erasures cannot be read now: try again later.") from error
 
-    def audit(self, after: int = 0, most: int = 1_000) -> tuple[Start, list[Linked]]:
+    def audit(self, after: int = 0, limit: int = 1_000) -> tuple[Start, list[Linked]]:
         """Return what the first line of the audit record is chained to, and some lines."""
         try:
-            return self._log.audit(after, most)
+            return self._log.audit(after, limit)
         except LogError as error:
             raise Unavailable("The audit record cannot be read now: try again later.") from error
 

@@ -94,8 +94,8 @@ def read_header(file: BinaryIO) -> Header:
             raise FileError("The file is not a backup of hammemo.")
         if about.get("version") != VERSION:
             raise FileError(
-                f"The backup has the format {about.get('version')}, and this hammemo reads "
-                f"{VERSION}."
+                f"The backup has the format {about.get('version')}, "
+                f"and this hammemo reads {VERSION}."
             )
         header = msgspec.convert(about, Header)
     except msgspec.MsgspecError:

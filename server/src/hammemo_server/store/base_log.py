@@ -278,10 +278,10 @@ class Log(LogEngine):
 
     # The audit record
 
-    def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
-        """Return what the first of all lines is chained to, and at most `most` after a number."""
+    def audit(self, after: int, limit: int) -> tuple[Start, list[Linked]]:
+        """Return what the first line is chained to, and at most `limit` lines after a number."""
         with self._failing():
-            return self._audit_start(), self._audit_lines(after, most)
+            return self._audit_start(), self._audit_lines(after, limit)
 
     def _audit_lines(self, after: int, limit: int) -> list[Linked]:
         rows = self._select("hammemo_audit", "number > %s order by number limit %s", after, limit)
@@ -638,9 +638,9 @@ class Store(Protocol):
                 tenant,
             )
             run(
-                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) "
-                "do update set version = excluded.version, items = excluded.items, data = "
-                "excluded.data",
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) "
+                "on conflict (tenant, name) do update "
+                "set version = excluded.version, items = excluded.items, data = excluded.data",
                 tenant, name, version, items, data,
             )  # fmt: skip
         return ListFacts(version, items)
@@ -662,9 +662,9 @@ def check_format(where: object, form: object, written_by: object) -> None:
     if form != FORMAT:
         by = f", written by hammemo {written_by}," if isinstance(written_by, str) else ""
         raise LogDamaged(
-            f"{where} has format {str(form)[:20]}{by} and hammemo {__version__} reads format "
-            f"{FORMAT}: serve it with the version that wrote it, or download its models there "
-            "and upload them here."
+            f"{where} has format {str(form)[:20]}{by} and hammemo {__version__} "
+            f"reads format {FORMAT}: serve it with the version that wrote it, "
+            "or download its models there and upload them here."
         )
 
 

@@ -94,8 +94,8 @@ def join_as_array(data: bytes) -> bytes:
 def no_such_list(name: str) -> NoSuchList:
     """Return the refusal of a name that no list has."""
     return NoSuchList(
-        f"There is no list {name!r}: send it with PUT /v1/lists/{name}, or name one of GET "
-        "/v1/lists."
+        f"There is no list {name!r}: send it with PUT /v1/lists/{name}, "
+        "or name one of GET /v1/lists."
     )
 
 

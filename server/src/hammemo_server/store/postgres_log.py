@@ -252,8 +252,8 @@ class PostgresLog(Log):
                     holder, until = holders[0]
                     who = f"{holder} (until {until:%H:%M:%S} or longer)"
                 raise InUse(
-                    f"The model {self._name!r} is written by {who}: send edits to that one, or "
-                    "stop it."
+                    f"The model {self._name!r} is written by {who}: "
+                    "send edits to that one, or stop it."
                 )
             self._epoch = int(row[0])
             self._began = time.monotonic() - float(row[1])
@@ -340,8 +340,8 @@ class PostgresStore(Store):
             ).fetchone()
             if writer is not None:
                 raise InUse(
-                    f"The model {name!r} is written by {writer[0]}: delete it there, or stop "
-                    "that process."
+                    f"The model {name!r} is written by {writer[0]}: "
+                    "delete it there, or stop that process."
                 )
             return False
 
@@ -383,8 +383,8 @@ class PostgresStore(Store):
                 ).fetchone() != (True,):
                     if time.monotonic() >= until:
                         raise InUse(
-                            "One restore runs at a time: another process restores into this "
-                            "database."
+                            "One restore runs at a time: "
+                            "another process restores into this database."
                         )
                     time.sleep(0.1)
             yield

@@ -177,8 +177,8 @@ class SqliteLog(Log):
         """Refuse to write where the folder was deleted or replaced: nothing would find it there."""
         if not self._replica and not self.is_current():
             raise LogDamaged(
-                "The folder of the model was deleted or replaced: put it back, or restart the "
-                "server."
+                "The folder of the model was deleted or replaced: "
+                "put it back, or restart the server."
             )
 
     def renew_lease(self) -> None:

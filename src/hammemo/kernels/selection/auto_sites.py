@@ -214,8 +214,8 @@ class AutoSites(SiteKernel):
         n_features = len(SMOOTHING) * (min(max(columns, 1), MAX_COLUMNS) + self.budget)
         if count_path_rows(n, n_labels, n_features) < min(n, _MIN_SAMPLED_EXAMPLES):
             return (
-                f"{n_labels:,} labels and {columns:,} columns are too many to choose tuples with "
-                "bounded work"
+                f"{n_labels:,} labels and {columns:,} columns are too many to choose tuples "
+                "with bounded work"
             )
         return None
 

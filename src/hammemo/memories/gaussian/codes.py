@@ -200,8 +200,8 @@ class GivenRows(Cached):
             if token not in self._places:
                 kinds = "tokens" if name == "codes" else "labels"
                 raise ValueError(
-                    f"The {what} {token!r} has no code, and only {what}s with a code can be "
-                    f"learnt: {name}= has codes for {len(self.tokens):,} {kinds}. "
+                    f"The {what} {token!r} has no code, and only {what}s with a code "
+                    f"can be learnt: {name}= has codes for {len(self.tokens):,} {kinds}. "
                     "Add one for it, or drop the rows that hold it."
                 )
 
@@ -378,8 +378,8 @@ class GaussianCodes(Cached):
         if self.exact and largest > most:
             raise ValueError(
                 f"With exact=True no number of {name}= may be beyond {most:.3g} for d={self.d}, "
-                f"and one is {largest:.3g}: use exact=False, or {name}= whose numbers are all "
-                "about as large."
+                f"and one is {largest:.3g}: "
+                f"use exact=False, or {name}= whose numbers are all about as large."
             )
 
     def _check_projection(self, rows: NDArray[np.float32]) -> None:
@@ -392,9 +392,9 @@ class GaussianCodes(Cached):
         if not abs(scale - 1) <= MOST_OFF:
             way_out = f"multiply it by {1 / math.sqrt(scale):.3g}" if scale > 0 else "it is zero"
             raise ValueError(
-                "projection= must map codes of norm 1 to a squared norm of "
-                f"1/h = 1/{self.n_sites} on average, and its average is {scale:.3g} times that: "
-                f"{way_out}."
+                "projection= must map codes of norm 1 to a squared "
+                f"norm of 1/h = 1/{self.n_sites} on average, "
+                f"and its average is {scale:.3g} times that: {way_out}."
             )
 
     def inputs(self, features: Sequence[Feature]) -> NDArray[np.float32]:

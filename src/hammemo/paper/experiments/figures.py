@@ -89,8 +89,8 @@ def wikitext_figure(results: Row, folder: Path) -> None:
     _dimensions((centre, right), results["throughput"])
     settings = results["settings"]
     note = (
-        f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard "
-        "deviation over draws, "
+        f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: "
+        "standard deviation over draws, "
     )
     note += f"bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h"
     figure.supxlabel(note, fontsize=8)

@@ -88,29 +88,26 @@ def report(
     ]
     sections = [
         "# The paper, reproduced",
-        f"These are the results of {run}; do not edit this page. The run took "
-        f"{sum(seconds.values()) / 60:.0f} minutes of wall time:",
+        f"These are the results of {run}; do not edit this page. "
+        f"The run took {sum(seconds.values()) / 60:.0f} minutes of wall time:",
         _format_table(times),
         "## Verdicts",
         f"There are {len(all_lines)} figures, claims and bounds:",
         _format_table(meanings),
-        "In section 6.1 the standard error is that of our figure, or of the difference between two "
-        "of ours. For a "
-        "bound it is the error of the share that is allowed. The paper's figures on WikiText-2 "
-        "come from one draw of "
-        "positions, so the error is that of a single draw against our mean over draws. Table 1 and "
-        "the bounds have "
-        "tables of their own below: of these, only what differs or does not hold is listed here.",
+        "In section 6.1 the standard error is that of our figure, or of the difference between "
+        "two of ours. For a bound it is the error of the share that is allowed. The paper's "
+        "figures on WikiText-2 come from one draw of positions, so the error is that of a single "
+        "draw against our mean over draws. Table 1 and the bounds have tables of their own below: "
+        "of these, only what differs or does not hold is listed here.",
         _format_table(listed, _COLUMNS, "{item} | {paper} | {ours} | {error} | {verdict}"),
         "## Synthetic validation",
         "Figure 1 of the paper, from this run:",
         "![Context error, output error and recovery against the dimension](figures/synthetic.png)",
         *_about_draws(results["synthetic"]),
         "## Bounds",
-        "Each bound divided by the largest realised error, as a median over "
-        f"{bound_rows[0]['draws']:,} draws. A bound "
-        f"may fail in {100 * bound_rows[0]['delta']:.0f} % of the draws; in brackets is in how "
-        "many it does:",
+        "Each bound divided by the largest realised error, "
+        f"as a median over {bound_rows[0]['draws']:,} draws. A bound may fail in "
+        f"{100 * bound_rows[0]['delta']:.0f} % of the draws; in brackets is in how many it does:",
         bounds.markdown(bound_rows).strip(),
         "## WikiText-2",
         re.sub(r"^#", "##", evaluation, flags=re.MULTILINE).strip(),
@@ -124,19 +121,17 @@ def _about_draws(results: Row) -> Iterator[str]:
     if slopes := results["context_error_slopes"]:
         furthest = max(slopes, key=_slope_distance)
         yield (
-            "The slopes of the context error should be -0.5. The one that is furthest from it, in "
-            f"standard errors, is {furthest['slope']:.3f} at h = {furthest['h']}: "
+            "The slopes of the context error should be -0.5. The one that is furthest from it, "
+            f"in standard errors, is {furthest['slope']:.3f} at h = {furthest['h']}: "
             f"{_slope_distance(furthest):.1f} standard errors."
         )
     if draws < synthetic.ENOUGH_REALISATIONS:
         yield (
-            f"With {draws} draws of the codes (the paper has 160), the intervals of the slopes are "
-            "wide, a small "
-            "difference of agreement can be chance, and the lower limit of an agreement stays "
-            "below 0.985 even if all "
-            "draws agree. `hammemo reproduce synthetic` with 2,000 realisations decides these "
-            "claims; the page on "
-            "theory in the documentation shows its figures."
+            f"With {draws} draws of the codes (the paper has 160), "
+            "the intervals of the slopes are wide, a small difference of agreement can be chance, "
+            "and the lower limit of an agreement stays below 0.985 even if all draws agree. "
+            "`hammemo reproduce synthetic` with 2,000 realisations decides these claims; "
+            "the page on theory in the documentation shows its figures."
         )
 
 
@@ -198,8 +193,8 @@ def _bound_lines(rows: list[Row]) -> Iterator[Row]:
         share = row["violations"] / row["draws"]
         error = math.sqrt(allowed * (1 - allowed) / row["draws"])
         yield _line(
-            f"bound on {row['bound']} ({row['source']}), {row['data']}: share of draws that "
-            "violate it",
+            f"bound on {row['bound']} ({row['source']}), {row['data']}: "
+            "share of draws that violate it",
             f"at most {allowed:g}",
             f"{share:g}",
             error=f"{error:.2g}",
@@ -361,8 +356,8 @@ def reproduction(results: Row) -> str:
     """Return the page of ``hammemo reproduce wikitext``."""
     title = "# Reproduction of the paper's real-data evaluation"
     note = (
-        "`hammemo reproduce wikitext` writes this page, and its numbers to `results.json`; do "
-        "not edit it."
+        "`hammemo reproduce wikitext` writes this page, and its numbers to `results.json`; "
+        "do not edit it."
     )
     return f"{title}\n\n{note}\n\n{evaluation(results)}"
 
@@ -378,16 +373,15 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
     sections = []
     if not has_paper_sizes:
         sections.append(
-            f"**A quick run: {settings['sizes'][0]:,} training examples, {draws} draws. Not for "
-            "conclusions.**"
+            f"**A quick run: {settings['sizes'][0]:,} training examples, {draws} draws. "
+            "Not for conclusions.**"
         )
     sections += [
         "## The task",
         *_task(results["task"]),
         "## Results at h = 8",
         f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions "
-        "(for MeMo, of the "
-        f"mean over {codebooks} codebooks, new ones in every draw)."
+        f"(for MeMo, of the mean over {codebooks} codebooks, new ones in every draw)."
         + (_BRACKETS if has_paper_sizes else ""),
         _comparison(_of_length(rows, 8, variants=False), "method", "{method}"),
         _choices(results["draws"]),
@@ -399,21 +393,16 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
         f"![Top-1 accuracy, agreement with the exact classifier, and queries per second]({figure})",
         *_other_lengths(rows),
         "## Inference on this machine",
-        f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a "
-        "warm-up: "
-        f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, "
-        f"{protocol['repeats']} repeats. In "
-        "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so "
-        "speeds are not "
-        "comparable. We have not measured a GPU: the CUDA path runs the same code through torch "
-        "and is tested on "
-        "torch's CPU device. The state of the sparse table is its canonical form, with its "
-        "vocabulary; the SciPy "
-        "product that is timed holds wider copies of it.",
+        f"Threads: {protocol['threads']}. As in the paper, "
+        f"times are medians of repeats after a warm-up: {protocol['warm_up']} batches to warm up, "
+        f"{protocol['timed']} timed, {protocol['repeats']} repeats. In brackets are the paper's "
+        "figures on an RTX 4060 Laptop GPU; the hardware differs, so speeds are not comparable. "
+        "We have not measured a GPU: the CUDA path runs the same code through torch and is tested "
+        "on torch's CPU device. The state of the sparse table is its canonical form, "
+        "with its vocabulary; the SciPy product that is timed holds wider copies of it.",
         "\n".join(throughput.table_lines(results["inference"], beside_paper=True)),
-        "Million queries per second by fused MeMo in batches of 512, on one core. The paper shows "
-        "them in a figure, "
-        "for an Intel Core i7-13700H:",
+        "Million queries per second by fused MeMo in batches of 512, on one core. "
+        "The paper shows them in a figure, for an Intel Core i7-13700H:",
         _panel(results["throughput"]),
         *_whole_vocabulary(results["full_vocabulary"]),
     ]
@@ -423,18 +412,15 @@ def evaluation(results: Row, figure: str = "wikitext.png") -> str:
 def _whole_vocabulary(rows: list[Row]) -> Iterator[str]:
     yield "## The whole vocabulary"
     yield (
-        f"Every token is a candidate. There are {rows[0]['examples']:,} training positions with h "
-        "= 8, and "
-        f"{rows[0]['queries']:,} test positions drawn from all eligible ones. Seconds are wall "
-        "time on this machine; "
-        "MeMo has one codebook."
+        f"Every token is a candidate. There are {rows[0]['examples']:,} training positions "
+        f"with h = 8, and {rows[0]['queries']:,} test positions drawn from all eligible ones. "
+        "Seconds are wall time on this machine; MeMo has one codebook."
     )
     yield _format_table(
         rows,
         "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
-        "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} "
-        "| "
-        "{learn_seconds:.2f} | {answer_seconds:.2f}",
+        "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | "
+        "{state_mebibytes:.1f} | {learn_seconds:.2f} | {answer_seconds:.2f}",
     )
 
 

@@ -430,8 +430,8 @@ def _claim_limit(row: Row, *, is_enough: bool) -> Claim:
     low = row["wilson_99%"][0]
     _, error = _share(row)
     return Claim(
-        text=f"recovery tends to one, h = {row['h']}, d = {row['d']}: lower 99 % limit of "
-        "agreement at least 0.985",
+        text=f"recovery tends to one, h = {row['h']}, d = {row['d']}: "
+        "lower 99 % limit of agreement at least 0.985",
         holds=low >= 0.985 if is_enough else None,
         paper="tends to 1",
         figures=f"{row['agreement']:.4f}, lower limit {low:.4f}",

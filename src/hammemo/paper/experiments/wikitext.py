@@ -133,8 +133,8 @@ def read_folder(folder: Path) -> Lines:
 def read_hub(base: str = HUB) -> Lines:
     """Return the same from Parquet files of the Hugging Face hub, or of an address for fsspec."""
     hub = (
-        "Without data= the text comes from the Hugging Face hub: pip install fsspec "
-        "huggingface-hub pyarrow."
+        "Without data= the text comes from the Hugging Face hub: "
+        "pip install fsspec huggingface-hub pyarrow."
     )
     with explain_missing(f"{hub} Or data= names {_FOLDER}."):
         import fsspec

@@ -379,8 +379,8 @@ def _choose_for_trees(
     if cells.tuples:
         names_and_tuples = f"names, {len(cells.tuples)} tuples of them"
     why = (
-        f"auto: {names_and_tuples}, and {cells.forest.n_trees} trees of cuts, for a table with "
-        "numbers"
+        f"auto: {names_and_tuples}, and {cells.forest.n_trees} trees of cuts, "
+        "for a table with numbers"
     )
     choices = replace(choices, kernel=why)
     vote = draft.vote
@@ -420,8 +420,8 @@ def _make_shard(fitted: Memory, memory: Memory) -> Memory:
     for name in ("memory", "h", "sites"):
         if layout[name] != shard_layout[name]:
             raise LayoutError(
-                f"layout= is of another kind: {name} is {layout[name]!r} here and "
-                f"{shard_layout[name]!r} there."
+                "layout= is of another kind: "
+                f"{name} is {layout[name]!r} here and {shard_layout[name]!r} there."
             )
     return shard
 

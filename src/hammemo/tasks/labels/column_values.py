@@ -206,8 +206,8 @@ def _count_kept_rows(state: LabelState, places: list[int]) -> _Cases:
     kept_examples = state.kept
     if kept_examples is None:
         raise ValueError(
-            "Nothing is known of these columns alone: the model neither counts them as a site with "
-            "exact counts, nor keeps rows. Fit it with keep=True."
+            "Nothing is known of these columns alone: the model neither counts them as a site "
+            "with exact counts, nor keeps rows. Fit it with keep=True."
         )
     batches = [batch for batch in kept_examples.batches() if len(batch)]
     if not batches:

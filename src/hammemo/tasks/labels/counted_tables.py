@@ -64,9 +64,9 @@ def empty_store(
         or memory.open(kernel.resolve(columns.n), seed).list_undecided()
     ):
         raise ValueError(
-            "Engines choose from the rows that a model keeps, and this one keeps none: use "
-            "keep=True, and set_params(keep=False).refit() afterwards, or what depends on no rows "
-            "(names only, memory='exact' and vote='sum')."
+            "Engines choose from the rows that a model keeps, and this one keeps none: "
+            "use keep=True, and set_params(keep=False).refit() afterwards, "
+            "or what depends on no rows (names only, memory='exact' and vote='sum')."
         )
     return store
 

@@ -142,16 +142,16 @@ def _find_lists(labels: Vocabulary, lists: Any, m: int, *, name: str, choices: s
         return None
     if not _is_list(lists):
         raise ValueError(
-            f"{name}={lists!r} is not known: use {choices} of labels, or one list of labels per "
-            "query."
+            f"{name}={lists!r} is not known: use {choices} of labels, "
+            "or one list of labels per query."
         )
     if isinstance(lists, (set, frozenset, dict)) or not _is_list(next(iter(lists), None)):
         return None
     lists_of_queries = list(lists)
     if len(lists_of_queries) != m or not all(map(_is_list, lists_of_queries)):
         raise ValueError(
-            f"{name} has {len(lists_of_queries)} lists or labels for {m} queries: give one list "
-            "per query, or one for all."
+            f"{name} has {len(lists_of_queries)} lists or labels for {m} queries: "
+            "give one list per query, or one for all."
         )
     return columns_of(labels, lists_of_queries)
 

@@ -98,8 +98,8 @@ class Names(Generic[Part]):
         if not isinstance(value, self.base):
             example = next(iter(self.classes.values()))()
             raise TypeError(
-                f"{self.kind}={value!r} is not a {self.kind}: pass an instance such as "
-                f"{example!r}, or a name: {self.list_names()}."
+                f"{self.kind}={value!r} is not a {self.kind}: "
+                f"pass an instance such as {example!r}, or a name: {self.list_names()}."
             )
         instance: Any = value
         return instance  # type: ignore[no-any-return]

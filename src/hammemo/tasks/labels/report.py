@@ -128,8 +128,8 @@ class Report(ReportText):
         held_out = self.choices.held_out
         if held_out is None:
             return (
-                "not measured, because nothing was chosen by folds of rows that are kept; hammemo "
-                "evaluate does it"
+                "not measured, because nothing was chosen by folds of rows that are kept; "
+                "hammemo evaluate does it"
             )
         folds = count_things(held_out.folds, "fold")
         rows = count_things(held_out.rows, "row")

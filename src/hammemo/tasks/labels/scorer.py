@@ -83,8 +83,8 @@ class Scorer:
         """Refuse to answer where nothing is stored."""
         if not len(self.labels):
             raise ValueError(
-                "The memory is empty, so there is no label to predict: learn at least one example "
-                "first."
+                "The memory is empty, so there is no label to predict: "
+                "learn at least one example first."
             )
 
     def _find_cells(self, contexts: Contexts) -> Contexts:
@@ -189,9 +189,9 @@ class Scorer:
             return np.ones(len(contexts), bool)  # it is the exact classifier that answers
         if not isinstance(self.vote, WeightedSum):
             raise TypeError(
-                f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch "
-                "has no certificate for them: use memory='exact', whose answers are exact with "
-                "every vote, or vote='sum'."
+                f"The scores of vote={self.vote!r} are not weighted sums of counts, "
+                "so a sketch has no certificate for them: "
+                "use memory='exact', whose answers are exact with every vote, or vote='sum'."
             )
         _warn_of_unchecked_forgetting(self.reader)
         divisor = self.vote.divisor(self.reader, self.sites)
@@ -239,8 +239,8 @@ class Scorer:
         sites = terms.parts or self.sites.describe()
         if any(kind for kind, _ in sites):
             raise TypeError(
-                "contributions() is for tables: a bag of tokens belongs to no column. Use "
-                "explain()."
+                "contributions() is for tables: a bag of tokens belongs to no column. "
+                "Use explain()."
             )
         site_shares = np.zeros((len(sites), self.sites.h))
         for shares_of_site, (_, positions) in zip(site_shares, sites, strict=True):
@@ -346,9 +346,9 @@ def _warn_of_unchecked_forgetting(reader: Reader) -> None:
     """Warn once for each version of a memory that it may have forgotten what it never learned."""
     if reader.forgot_unchecked and reader not in _warned:
         warnings.warn(
-            "This model has forgotten examples without digests, and its memory cannot tell whether "
-            "it had learnt them: its certificates hold only if it had learnt every one of them. "
-            "Use keep='digests', which refuses to forget what was never learnt.",
+            "This model has forgotten examples without digests, and its memory cannot tell "
+            "whether it had learnt them: its certificates hold only if it had learnt every one "
+            "of them. Use keep='digests', which refuses to forget what was never learnt.",
             stacklevel=4,
         )
         _warned.add(reader)
@@ -358,6 +358,6 @@ def check_probabilities(vote: Vote) -> None:
     """Refuse a vote whose scores are not logarithms of probabilities."""
     if not vote.has_probabilities:
         raise AttributeError(
-            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear() or "
-            "vote=Mixture(), or top_k for a ranking."
+            f"The scores of vote={vote!r} are not probabilities: "
+            "use vote=LogLinear() or vote=Mixture(), or top_k for a ranking."
         )

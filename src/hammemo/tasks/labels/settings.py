@@ -86,9 +86,8 @@ class ModelSettings(NamedTuple):
             return vote
         if not isinstance(vote, LogLinear):
             raise ValueError(
-                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: use "
-                "vote='log-linear', "
-                "or leave out class_weight."
+                f"class_weight= multiplies the odds of labels, and vote={vote!r} has no odds: "
+                "use vote='log-linear', or leave out class_weight."
             )
         if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
             raise ValueError(

@@ -101,8 +101,8 @@ class SiteBits:
 
     def _title(self) -> str:
         return (
-            f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by "
-            "the model"
+            f"log-loss: {self.prior_bits:.3f} bits by the labels alone, "
+            f"{self.model_bits:.3f} by the model"
         )
 
 
@@ -233,8 +233,8 @@ def _compute_site_terms(state: LabelState) -> _SiteTerms:
     sites = state.layout.sites
     if not isinstance(vote, LogLinear):
         raise ValueError(
-            f"vote={vote!r} has no probabilities: what a site is worth in bits is for "
-            "vote='log-linear'."
+            f"vote={vote!r} has no probabilities: "
+            "what a site is worth in bits is for vote='log-linear'."
         )
     if kept_examples is None or not len(kept_examples):
         raise ValueError("No sample of the examples is kept: fit with keep=True.")
@@ -281,8 +281,8 @@ def _compute_column_terms(state: LabelState) -> _SiteTerms:
     kept_examples = state.rows
     if not isinstance(vote, LogLinear) or kept_examples is None or not len(kept_examples):
         raise ValueError(
-            "What a column is worth in bits needs a log-linear vote and kept rows: the default has "
-            "both."
+            "What a column is worth in bits needs a log-linear vote and kept rows: "
+            "the default has both."
         )
     assert isinstance(cells, TreeCells)
     reader = state.memory.static_reader()

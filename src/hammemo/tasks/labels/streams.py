@@ -111,8 +111,8 @@ class Stream:
         if is_frame:
             if cases is not None:
                 raise ValueError(
-                    "cases= is for documents in an iterable; in a data frame, case= names the "
-                    "column of the ids."
+                    "cases= is for documents in an iterable; "
+                    "in a data frame, case= names the column of the ids."
                 )
             tokens, cases = event_documents(tokens, case, item, time)
         return cls(
@@ -388,9 +388,9 @@ def forget_cases(settings: ModelSettings, state: LabelState, ids: Sequence[Any])
     kept_documents = state.documents
     if kept_documents is None or not kept_documents.holds_all:
         raise ValueError(
-            "The model does not keep all its documents, so it cannot find all those of a case by "
-            "its id. Nothing was changed. Give the events of the case: forget_stream(frame, "
-            "case=…, item=…)."
+            "The model does not keep all its documents, "
+            "so it cannot find all those of a case by its id. Nothing was changed. "
+            "Give the events of the case: forget_stream(frame, case=…, item=…)."
         )
     return _forget_kept_documents(settings, state, kept_documents.of_ids(ids))
 
@@ -430,9 +430,9 @@ def get_cutting(state: LabelState) -> Cutting:
     """Return how all documents of a model were cut; ValueError where it does not know."""
     if state.cutting is None:
         raise ValueError(
-            "The model does not know how these documents were cut into windows: streams were cut "
-            "in two ways, none was learnt, or the model is from an old file. Say short='drop' or "
-            "short='pad', as they were learnt."
+            "The model does not know how these documents were cut into windows: "
+            "streams were cut in two ways, none was learnt, or the model is from an old file. "
+            "Say short='drop' or short='pad', as they were learnt."
         )
     return state.cutting
 

@@ -134,9 +134,9 @@ def merge(state: NumberState, other: NumberState, sign: int) -> NumberMemory:
         return state.memory.plus(other.memory, sign)
     if sign > 0:
         raise LayoutError(
-            "The two models have different layouts, and one of them must keep all its rows, so "
-            "that these can be counted under the layout of the other: make the second model with "
-            "empty_like() of the first."
+            "The two models have different layouts, and one of them must keep all its rows, "
+            "so that these can be counted under the layout of the other: "
+            "make the second model with empty_like() of the first."
         )
     raise LayoutError(
         "The two models have different layouts, and the second one does not keep all its rows."

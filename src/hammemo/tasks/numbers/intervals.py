@@ -44,10 +44,10 @@ def warn_of_narrow_intervals(model: object, state: NumberState) -> None:
         return
     vars(model)["_warned_of_narrow"] = True
     warnings.warn(
-        f"{state.n_examples:,} of {state.vote.rows:,} rows remain, and intervals may be too "
-        "narrow: the sizes of errors are those of all rows, because this model keeps none to "
-        "measure them again. Call refit(rows=(X, y)), or fit it with keep=True. Each model warns "
-        "once.",
+        f"{state.n_examples:,} of {state.vote.rows:,} rows remain, "
+        "and intervals may be too narrow: the sizes of errors are those of all rows, "
+        "because this model keeps none to measure them again. "
+        "Call refit(rows=(X, y)), or fit it with keep=True. Each model warns once.",
         UserWarning,
         stacklevel=find_user_level(),
     )
@@ -59,6 +59,6 @@ def refuse_other_bounds(bounds: Any, other_bounds: Any) -> None:
     right = Bounds.from_parameter(other_bounds).parameter
     if left != right:
         raise ValueError(
-            f"The two models have different bounds, {left} and {right}, and the merged model has "
-            "one: give both the same with set_params(bounds=…)."
+            f"The two models have different bounds, {left} and {right}, "
+            "and the merged model has one: give both the same with set_params(bounds=…)."
         )

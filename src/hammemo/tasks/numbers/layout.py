@@ -92,11 +92,11 @@ def round_targets(targets: Floats, center: float, exponent: int) -> Ints:
     if is_far.any():
         worst = float(targets[np.argmax(is_far)])
         raise TargetTooFarError(
-            f"The target {worst:.6g} is more than {2**_MORE_BITS} times as far from the other "
-            "targets as any target that the model was chosen by, so it does not fit in the unit of "
-            "its sums. A model that keeps all its rows chooses again: call partial_fit without "
-            "choose=False. Otherwise leave out this row, or fit a model that keeps all rows: "
-            "keep=NUMBER."
+            f"The target {worst:.6g} is more than {2**_MORE_BITS} times as far from "
+            "the other targets as any target that the model was chosen by, so it does "
+            "not fit in the unit of its sums. A model that keeps all its rows chooses again: "
+            "call partial_fit without choose=False. Otherwise leave out this row, "
+            "or fit a model that keeps all rows: keep=NUMBER."
         )
     return np.rint(units).astype(np.int64)
 

@@ -46,14 +46,14 @@ def read_targets(y: Any) -> NDArray[np.float64]:
         array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
         raise ValueError(
-            f"y has {array.shape[1]} columns; a model predicts one number: fit one model for each "
-            "column."
+            f"y has {array.shape[1]} columns; a model predicts one number: "
+            "fit one model for each column."
         )
     array = column_or_1d(array, warn=True)
     if array.dtype.kind not in "iufbO":
         raise ValueError(
-            f"y holds values of type {array.dtype}; a target is a number. For names, use "
-            "MemoryClassifier."
+            f"y holds values of type {array.dtype}; a target is a number. "
+            "For names, use MemoryClassifier."
         )
     try:
         targets = array.astype(np.float64)
@@ -75,8 +75,8 @@ def _convert_objects(array: NDArray[Any]) -> NDArray[np.float64]:
             targets[place] = float(value)
         except (TypeError, ValueError):
             raise ValueError(
-                f"y holds {value!r} in row {place}; a target is a number. For names, use "
-                "MemoryClassifier."
+                f"y holds {value!r} in row {place}; a target is a number. "
+                "For names, use MemoryClassifier."
             ) from None
     return targets
 
@@ -88,8 +88,8 @@ def _check_finite(targets: NDArray[np.float64]) -> None:
         place = int(np.argmin(is_finite))
         what = "NaN, a missing value" if np.isnan(targets[place]) else "infinity"
         raise ValueError(
-            f"Input y contains {what}, in row {place}: a target is a finite number. Leave out this "
-            "row."
+            f"Input y contains {what}, in row {place}: a target is a finite number. "
+            "Leave out this row."
         )
     if len(targets) and np.abs(targets).max() > np.finfo(np.float64).max / 4:
         raise ValueError("Targets are numbers up to 4e307: divide them by a common factor.")
@@ -162,9 +162,9 @@ def _warn_of_magnitudes(targets: NDArray[np.float64]) -> None:
     small, large = np.quantile(sizes, (0.1, 0.9))
     if large / small > _MAGNITUDES:
         warnings.warn(
-            f"The targets have very different sizes: eight of ten lie between {small:.1g} and "
-            f"{large:.1g}. The largest ones decide what is learnt. Fit their logarithms, for "
-            "example with TransformedTargetRegressor.",
+            "The targets have very different sizes: eight of ten lie between "
+            f"{small:.1g} and {large:.1g}. The largest ones decide what is learnt. "
+            "Fit their logarithms, for example with TransformedTargetRegressor.",
             UserWarning,
             stacklevel=find_user_level(),
         )
@@ -180,11 +180,11 @@ def _warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
     if usual and distances[furthest] > _FAR * usual:
         unit = float(distances[furthest]) / 2**BITS
         warnings.warn(
-            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} times as far "
-            "from the median as nine of ten others. Targets become whole numbers of "
-            f"{unit:.2g}, so that smaller differences between the others are lost. If it is a "
-            "mistake, leave out this row; else fit logarithms, for example with "
-            "TransformedTargetRegressor.",
+            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} "
+            "times as far from the median as nine of ten others. "
+            f"Targets become whole numbers of {unit:.2g}, "
+            "so that smaller differences between the others are lost. If it is a mistake, "
+            "leave out this row; else fit logarithms, for example with TransformedTargetRegressor.",
             UserWarning,
             stacklevel=find_user_level(),
         )

@@ -153,10 +153,10 @@ class NumberReport(ReportText):
         lines = [
             f"{count_things(self.n_rows, 'row')}, {count_things(len(self.kinds), 'column')}: "
             f"{', '.join(kind_counts)}",
-            f"base: an additive function of the columns with {self.n_coefficients:,} coefficients, "
-            f"{pairs}; weight {base_weight:.2f}",
-            f"trees: {base_trees} of what the base leaves; {mean_trees} of what the mean leaves, "
-            f"weight {mean_weight:.2f}",
+            f"base: an additive function of the columns with {self.n_coefficients:,} "
+            f"coefficients, {pairs}; weight {base_weight:.2f}",
+            f"trees: {base_trees} of what the base leaves; "
+            f"{mean_trees} of what the mean leaves, weight {mean_weight:.2f}",
             *self._describe_held_out(),
             describe_kept(self.n_kept, keeps_all=self.keeps_all),
         ]

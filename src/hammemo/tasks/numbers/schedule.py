@@ -80,10 +80,10 @@ def warn_of_choice(before: NumberState, after: NumberState, examples: Examples) 
     targets = extract_targets(examples)
     worst = float(targets[np.argmax(np.abs(targets - before.layout.center))])
     warnings.warn(
-        f"The target {worst:.6g} is more than {2**_COARSER_BITS:,} times as far from the other "
-        "targets as any before, and everything was chosen again: targets are now whole numbers of "
-        f"{after.layout.unit:.2g}, so that smaller differences are lost. If it is a mistake, "
-        "forget this row and call refit().",
+        f"The target {worst:.6g} is more than {2**_COARSER_BITS:,} times as far from "
+        "the other targets as any before, and everything was chosen again: targets are now "
+        f"whole numbers of {after.layout.unit:.2g}, so that smaller differences are lost. "
+        "If it is a mistake, forget this row and call refit().",
         UserWarning,
         stacklevel=2,
     )
