@@ -543,6 +543,14 @@ class AdditiveRows:
         most: int,
         out: NDArray[np.float64],
     ) -> None: ...
+    def fold_slopes(
+        self,
+        labels: NDArray[np.int32],
+        fold_weights: NDArray[np.float64],
+        modes: AdditiveModes,
+        phi: NDArray[np.float64],
+        out: NDArray[np.float64],
+    ) -> None: ...
     def fit(
         self,
         labels: NDArray[np.int32],

@@ -183,16 +183,19 @@ void add_wide_gram(const AdditiveRows& rows,
                   WideSums(products.data(), products.data() + rows.p()));
 }
 
+void require_labels(const Vector<int32_t>& labels, int32_t end) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+        require(labels.data()[i] >= 0 && labels.data()[i] < end, "a label is outside the table");
+    }
+}
+
 ClassRows make_class_rows(const AdditiveRows& rows,
                           const Vector<int32_t>& labels,
                           const Vector<double>& weights,
                           size_t outputs) {
     require_size(labels, rows.n());
     require_size(weights, rows.n());
-    const auto end = static_cast<int32_t>(outputs == 1 ? 2 : outputs);
-    for (size_t i = 0; i < rows.n(); ++i) {
-        require(labels.data()[i] >= 0 && labels.data()[i] < end, "a label is outside the table");
-    }
+    require_labels(labels, static_cast<int32_t>(outputs == 1 ? 2 : outputs));
     return {rows, labels.data(), weights.data(), outputs};
 }
 
@@ -211,6 +214,26 @@ void curvature(const AdditiveRows& rows,
     require_size(out, q * q);
     const Released released;
     class_rows.curvature(modes, phi.data(), most, out.data());
+}
+
+// fold_weights: (folds, n).
+void fold_slopes(const AdditiveRows& rows,
+                 const Vector<int32_t>& labels,
+                 const Matrix<double>& fold_weights,
+                 const Modes& modes,
+                 const Matrix<double>& phi,
+                 Output<double> out) {
+    const size_t outputs = phi.shape(0);
+    const size_t n_folds = fold_weights.shape(0);
+    require_size(labels, rows.n());
+    require_size(fold_weights, n_folds * rows.n());
+    require(rows.p() == modes.p() && outputs > 0, "modes of other coordinates");
+    require_size(phi, outputs * modes.q());
+    require_size(out, n_folds * outputs * modes.q());
+    require_labels(labels, static_cast<int32_t>(outputs == 1 ? 2 : outputs));
+    const Released released;
+    const ClassRows class_rows{rows, labels.data(), nullptr, outputs};
+    class_rows.fold_slopes(modes, phi.data(), fold_weights.data(), n_folds, out.data());
 }
 
 void fit(const AdditiveRows& rows,
@@ -458,6 +481,13 @@ void bind_additive(nb::module_& m) {
              nb::arg("modes"),
              array("phi"),
              nb::arg("most"),
+             array("out"))
+        .def("fold_slopes",
+             &fold_slopes,
+             array("labels"),
+             array("fold_weights"),
+             nb::arg("modes"),
+             array("phi"),
              array("out"))
         .def("fit",
              &fit,

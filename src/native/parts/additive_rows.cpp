@@ -336,9 +336,7 @@ public:
                 score *= 1.0 / HAT;
             }
             loss += weight * shares_of(scores.data(), o, class_rows_.labels[i], excess.data());
-            if (o > 1 || class_rows_.labels[i]) {
-                excess[o > 1 ? static_cast<size_t>(class_rows_.labels[i]) : 0] -= 1.0;
-            }
+            class_rows_.subtract_observed(excess.data(), i);
             for (double& e : excess) {
                 e *= weight;
             }
@@ -607,6 +605,57 @@ void ClassRows::curvature(const Modes& modes, const double* phi, size_t most, do
         sum *= scale;
     }
     modes.turn(upper.data(), out);
+}
+
+void ClassRows::fold_slopes(const Modes& modes,
+                            const double* phi,
+                            const double* fold_weights,
+                            size_t n_folds,
+                            double* out) const {
+    const Pass pass{rows, nullptr, outputs, pad_outputs(outputs), modes.q()};
+    std::vector<double> theta(rows.p() * pass.stride);
+    std::vector<double> scores(pass.stride);
+    std::vector<double> excess(pass.stride);
+    std::vector<double> weighted(pass.stride);
+    std::vector<double> slopes(n_folds * theta.size());
+    change(modes,
+           outputs,
+           pass.stride,
+           spread_outputs(phi, outputs, pass.q).data(),
+           theta.data(),
+           false);
+    for (size_t i = 0; i < rows.n(); ++i) {
+        RUN(Step::SCORES, pass, i, theta.data(), scores.data());
+        for (double& score : scores) {
+            score *= 1.0 / HAT;
+        }
+        shares_of(scores.data(), outputs, labels[i], excess.data());
+        subtract_observed(excess.data(), i);
+        for (size_t fold = 0; fold < n_folds; ++fold) {
+            const double weight = fold_weights[fold * rows.n() + i];
+            if (weight == 0) {
+                continue;
+            }
+            for (size_t k = 0; k < excess.size(); ++k) {
+                weighted[k] = weight * excess[k];
+            }
+            RUN(Step::SLOPES, pass, i, weighted.data(), slopes.data() + fold * theta.size());
+        }
+    }
+    std::vector<double> of_modes(pass.q * pass.stride);
+    for (size_t fold = 0; fold < n_folds; ++fold) {
+        change(modes,
+               outputs,
+               pass.stride,
+               slopes.data() + fold * theta.size(),
+               of_modes.data(),
+               true);
+        for (size_t k = 0; k < outputs; ++k) {
+            for (size_t j = 0; j < pass.q; ++j) {
+                *out++ = of_modes[j * pass.stride + k];
+            }
+        }
+    }
 }
 
 void ClassRows::fit(const Modes& modes,

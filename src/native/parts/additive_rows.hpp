@@ -103,9 +103,24 @@ struct ClassRows {
     const double* weights;
     size_t outputs;
 
+    // Shares become what they exceed the observed label of a row by.
+    void subtract_observed(double* shares, size_t row) const {
+        if (outputs > 1) {
+            shares[labels[row]] -= 1.0;
+        } else if (labels[row]) {
+            shares[0] -= 1.0;
+        }
+    }
     // The mean over outputs of the curvature at phi (outputs, q), by the first `most` rows with a
     // weight: (q, q).
     void curvature(const Modes& modes, const double* phi, size_t most, double* out) const;
+    // The slopes of the loss at phi (outputs, q), without penalties, by the rows of each fold.
+    // fold_weights: (folds, n); out: (folds, outputs, q).
+    void fold_slopes(const Modes& modes,
+                     const double* phi,
+                     const double* fold_weights,
+                     size_t n_folds,
+                     double* out) const;
     // Minimises the loss, penalised by the distance from center (outputs, q), from phi (outputs, q)
     // on; inverse: (q, q), upper, of the root of the curvature with penalties.
     void fit(const Modes& modes,

@@ -146,6 +146,16 @@ class AdditiveRows:
         row_curvatures = weights[rows] * variances.mean(axis=1) * scale
         out[:] = (coordinates.T @ (coordinates * row_curvatures[:, None])).ravel()
 
+    def fold_slopes(
+        self, labels: Any, fold_weights: Floats, modes: AdditiveModes, phi: Floats, out: Floats
+    ) -> None:
+        """Write the slopes of the loss without penalties, fold by fold: (folds, outputs, q)."""
+        coordinates = self.matrix / HAT @ modes.matrix
+        observed = labels[:, None] == (np.ones(1) if len(phi) == 1 else np.arange(len(phi)))
+        excess = _shares(coordinates @ phi.T) - observed
+        slopes = [(excess * weights[:, None]).T @ coordinates for weights in fold_weights]
+        out[:] = np.array(slopes).ravel()
+
     def fit(
         self,
         labels: Any,
