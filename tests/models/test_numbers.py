@@ -438,7 +438,7 @@ def test_hashes_tell_rows_apart_where_most_columns_have_few_values(monkeypatch: 
         return len(np.unique(words)) / len(rows), log_loss(y[~inside], clf.predict_proba(X[~inside]))
 
     apart, loss = measured()
-    monkeypatch.setattr(column_codes, "_TOLD_APART", 0.0)
+    monkeypatch.setattr(column_codes, "_DISTINCT_SHARE", 0.0)
     fewer, higher = measured()
     assert fewer < 0.5 < 0.7 < apart
     assert loss < higher
