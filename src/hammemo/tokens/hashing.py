@@ -287,7 +287,7 @@ def hash_numbers(
 def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
     """Return the numbers, as 64-bit words, that have these hashes: undo `hash_numbers`.
 
-    There is no way back from hashes under a key.
+    Hashes under a key cannot be reversed.
 
     Examples
     --------
