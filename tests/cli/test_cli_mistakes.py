@@ -348,3 +348,11 @@ def test_errors_of_json_mode_go_to_standard_error(folder: Path) -> None:
     assert result.stdout == ""
     result = runner.invoke(app, ["inspect", str(folder / "fruit.model"), "--json"])
     assert json.loads(result.stdout)["notes"]["label"] == "fruit"
+
+
+def test_keys_are_not_for_a_model_on_a_server() -> None:
+    pytest.importorskip("psycopg")
+    line = "follow postgresql://u@h/d --table t --label l --server http://127.0.0.1:1 --name m --keys k"
+    refused = runner.invoke(app, line.split())
+    assert refused.exit_code == 2, refused.output
+    assert "--keys is for a model file" in refused.stderr

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.formats import format_of
 from hammemo.sources.kinds import InputKind, as_kind, decode_kinds, encode_kinds
-from hammemo.sources.read_tables import read_table
+from hammemo.sources.read_tables import open_table, read_table
 from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
 
 if TYPE_CHECKING:
@@ -175,3 +175,28 @@ def test_a_table_without_columns_lacks_the_one_that_is_wanted(tmp_path: Path) ->
     (tmp_path / "rows.jsonl").write_text("{}\n{}\n")
     with pytest.raises(ValueError, match="label"):
         list(TableSchema("label").examples([str(tmp_path / "rows.jsonl")]))
+
+
+def test_a_key_may_be_missing_in_a_whole_batch_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"a": 1, "b": 2}, {"a": 2, "b": 3}, {"a": 3}, {"a": 4}, {"a": 5}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    batches = list(read_table(str(path), columns=["a", "b"], batch_rows=2))
+    assert [batch.columns[1].tolist() for batch in batches] == [[2, 3], [None, None], [None]]
+    path.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
+    batches = list(read_table(str(path), columns=["b"], batch_rows=2))
+    assert [batch.columns[0].tolist() for batch in batches] == [[None, None], [None, 3], [2]]
+    with pytest.raises(ValueError, match=r"rows.jsonl has no column 'c'; its columns are a\."):
+        list(read_table(str(path), columns=["a", "c"], batch_rows=2))
+
+
+def test_files_that_are_open_are_read_as_later_parameters_say(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a;b\n1;x\n")
+    files = open_table(tmp_path / "rows.csv", delimiter=";", na=["none"])
+    assert open_table(files) == files
+    again = open_table(files, na=["-"], date_format={"a": "%d.%m.%Y"})
+    assert (again.na, again.date_format) == (("-",), (("a", "%d.%m.%Y"),))
+    assert (again.delimiter, again.files) == (";", files.files)
+    assert not open_table(files, header=False).header
+    with pytest.raises(ValueError, match="these files were opened as csv"):
+        open_table(files, format="tsv")

@@ -80,13 +80,13 @@ class MeasuringOptions:
             )
         library()
 
-    def peers(self, model: Learner, is_target: bool) -> dict[str, Any]:
+    def peers(self, model: Learner) -> dict[str, Any]:
         """Return the learner that is to be measured, too, by its name."""
         from hammemo.evaluation.peers import NAMES, LightGBM
 
         if self.peer is None:
             return {}
-        peer = LightGBM(is_target, numeric=model.numeric, ordered=model.ordered)
+        peer = LightGBM(model.predicts, numeric=model.numeric, ordered=model.ordered)
         return {NAMES[self.peer]: peer}
 
 
@@ -128,9 +128,9 @@ def evaluate_files(
     split = _split(material, measuring.folds, measuring.holdout, parameters.seed)
     from hammemo.evaluation.measures import evaluate, evaluate_numbers
 
-    is_target = getattr(material, "is_target", False)
-    measure: Any = evaluate_numbers if is_target else evaluate
-    peers = measuring.peers(model, is_target)
+    measures: dict[str, Any] = {"labels": evaluate, "numbers": evaluate_numbers}
+    measure = measures[model.predicts]
+    peers = measuring.peers(model)
     with progress_bar("Evaluating") as on_progress, name_columns_in_warnings(columns):
         evaluation = measure(model, material, split, on_progress=on_progress, peers=peers)
     if measuring.plot is not None:

@@ -98,10 +98,14 @@ class TargetOptions(SignedRefits):
         if self.receipt is not None:
             check_writable(self.receipt, "--receipt")
         if self.model is None:
-            from hammemo.follow.served import connect_to_model
-
             assert self.server is not None
             assert self.name is not None
+            refuse(
+                {"keys": self.keys},
+                "is for a model file, and a server signs receipts with its own keys: leave it out",
+            )
+            from hammemo.follow.served import connect_to_model
+
             return connect_to_model(self.server, self.name, self.receipt)
         from hammemo.follow.targets import FileTarget
 

@@ -31,8 +31,8 @@ class LightGBM(BaseEstimator):
 
     Parameters
     ----------
-    is_target : bool
-        Whether it learns numbers, not labels.
+    predicts : {"labels", "numbers"}
+        What it predicts, as `predicts` of the model beside it says.
     numeric : sequence of int, "auto" or "none"
         Which columns are numbers or dates; with "auto" those that hold numbers only.
     ordered : mapping of int to sequence, optional
@@ -41,23 +41,23 @@ class LightGBM(BaseEstimator):
 
     def __init__(
         self,
-        is_target: bool = False,
+        predicts: str = "labels",
         numeric: Sequence[int] | str = "auto",
         ordered: Mapping[int, Sequence[Any]] | None = None,
     ) -> None:
-        self.is_target = is_target
+        self.predicts = predicts
         self.numeric = numeric
         self.ordered = ordered
 
     def fit(self, X: Array, y: Array) -> LightGBM:
         """Learn rows."""
         lightgbm = library()
-        if self.is_target:
+        if self.predicts == "numbers":
             learner = lightgbm.LGBMRegressor
         else:
             learner = lightgbm.LGBMClassifier
         self.codes_ = [self._codes(place, column.tolist()) for place, column in enumerate(X.T)]
-        if not self.is_target:
+        if self.predicts == "labels":
             self.classes_, y = np.unique(y, return_inverse=True)
         ordered = self.ordered or {}
         names = [
@@ -71,7 +71,7 @@ class LightGBM(BaseEstimator):
 
     def predict(self, X: Array) -> Array:
         """Return the label, or the number, for each row."""
-        if self.is_target:
+        if self.predicts == "numbers":
             return np.asarray(self.learner_.predict(self._as_numbers(X)), np.float64)
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 

@@ -32,7 +32,10 @@ class TableMaterial:
     moments: Sequence[Any] | None = None
     unit: str = "rows"
     is_target: bool = False
-    """Whether y holds numbers that are to be predicted."""
+    """Whether y holds numbers that are to be predicted.
+
+    That is a fact about the rows: whole numbers may be labels, and are then split as labels are.
+    """
 
     def __len__(self) -> int:
         return len(self.y)

@@ -69,7 +69,7 @@ class FollowOptions:
     pause : float
         Seconds between two looks at the log.
     is_target : bool
-        Whether `label` is a column of numbers to predict.
+        Whether `label` is a column of numbers to predict. The user says it of the table.
     bounds : (low, high), optional
         What a new model of numbers answers at least and at most, as its parameter of this name.
         Without it, a model that exists keeps its own.

@@ -200,6 +200,6 @@ def first_model(followed: Followed, table: FollowedTable) -> Learner:
     # the types of the columns are known without any row: learn an example, and forget it
     example = followed.frame([tuple(EXAMPLES[column.kind] for column in followed.all)])
     labels = example.labels
-    if followed.is_target:  # any target inside the bounds: nothing of it is left
+    if followed.bounds is not None:  # any target inside the bounds: nothing of it is left
         labels = Bounds.from_parameter(followed.bounds).clip(labels)
     return model.fit(example.values, labels).apply(forget="everything")

@@ -98,7 +98,11 @@ class Followed:
     label: Column
     subject: Column | None = None
     is_target: bool = False
-    """Whether the label is a number to predict."""
+    """Whether the label is a number to predict.
+
+    That is what the user says of the table, before there is a model: a column of numbers may hold
+    labels.
+    """
     bounds: tuple[float | None, float | None] | None = field(
         default=None, repr=False, compare=False
     )

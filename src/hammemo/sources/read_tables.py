@@ -570,21 +570,26 @@ def _json_batches(
     names: tuple[str, ...] | None = None
     if columns is not None:
         names = tuple(columns)
-    while batch := list(islice(numbered_rows, batch_rows)):
+    unseen = set(columns or ())
+    keys_of_first_row: list[str] = []
+    row_ahead = list(islice(numbered_rows, 1))
+    while row_ahead:
+        batch = [*row_ahead, *islice(numbered_rows, batch_rows - 1)]
+        row_ahead = list(islice(numbered_rows, 1))
         for number, row in batch:
             if not isinstance(row, dict):
                 raise ValueError(
                     f'{where}, line {number} is not a JSON object: a row is a line {{"column": '
                     "value, …} (jq -c '.[]' makes lines of an array)."
                 )
-        first_names = [*batch[0][1]]
+        keys_of_first_row = keys_of_first_row or [*batch[0][1]]
         if names is None:
-            names = tuple(first_names)
+            names = tuple(keys_of_first_row)
         if columns is None:
             _refuse_new_keys(batch, names, where)
-        else:
-            present = {name for _, row in batch for name in row}
-            check_columns([name for name in names if name not in present], first_names, where)
+        unseen.difference_update(*(row for _, row in batch))
+        if not row_ahead:  # missing values may have no key, so only all rows tell what is absent
+            check_columns([name for name in names if name in unseen], keys_of_first_row, where)
         yield Batch(
             names,
             tuple(column_array([row.get(name) for _, row in batch]) for name in names),
@@ -926,8 +931,9 @@ def open_table(
 
     Parameters
     ----------
-    where : str, path, several of them, or pyarrow.dataset.Dataset
-        As in :func:`hammemo.sources.documents.open_source`. It is read more than once, so standard
+    where : str, path, several of them, pyarrow.dataset.Dataset or TableFiles
+        As in :func:`hammemo.sources.documents.open_source`; `TableFiles` keep what no parameter
+        says otherwise. It is read more than once, so standard
         input, pipes and datasets without files are refused.
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By default what the names end in.
@@ -954,7 +960,9 @@ def open_table(
     [['red'], ['blue']]
     """
     if isinstance(where, TableFiles):
-        return where
+        return _read_otherwise(
+            where, format=format, header=header, delimiter=delimiter, na=na, date_format=date_format
+        )
     if hasattr(where, "get_fragments"):
         dataset = _dataset_files(where)
         return replace(dataset, na=read_na(na), date_format=read_date_formats(date_format))
@@ -978,6 +986,33 @@ def open_table(
         na=read_na(na),
         date_format=read_date_formats(date_format),
     )
+
+
+def _read_otherwise(
+    files: TableFiles,
+    *,
+    format: str | None,  # noqa: A002
+    header: bool,
+    delimiter: str | None,
+    na: Sequence[str] | None,
+    date_format: Mapping[str, str] | Sequence[str] | None,
+) -> TableFiles:
+    """Return files that are read as these parameters of `open_table` say, where they say it."""
+    changes: dict[str, Any] = {}
+    if format is not None and format != files.format:
+        raise ValueError(
+            f"format={format!r}: these files were opened as {files.format}. Open them again by "
+            "their names."
+        )
+    if not header:
+        changes["header"] = False
+    if delimiter is not None:
+        changes["delimiter"] = delimiter
+    if na is not None:
+        changes["na"] = read_na(na)
+    if date_format is not None:
+        changes["date_format"] = read_date_formats(date_format)
+    return replace(files, **changes)
 
 
 def _list_rereadable(place: str) -> list[File]:

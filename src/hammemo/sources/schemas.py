@@ -191,7 +191,8 @@ class TableSchema:
         rows, none, or the ones named. With "auto", dates of Parquet files are dates; a text is a
         number in CSV and TSV files only.
     is_target : bool
-        Whether the label is a number that is to be predicted.
+        Whether the label is a number that is to be predicted. The user says it of the table, for
+        a column of numbers may hold labels; a model file says it by the kind of its last column.
     na : tuple of str
         The texts that are missing values in columns of numbers and of dates.
     date_format : tuple of (str, str)
