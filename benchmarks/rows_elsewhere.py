@@ -38,8 +38,8 @@ _VALUES: Final[dict[str, list[Any]]] = {
     "aware": [*(pd.Timestamp(2026, 1, day, day, tz="UTC") for day in range(1, 9)), *[pd.NaT] * 3],
     "coded": ["a", "b", None],
 }
-_ONE_THREAD: Final = engines.Machines("threads", workers=1, shard_bytes=512)
-_SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
+ONE_THREAD: Final = engines.Machines("threads", workers=1, shard_bytes=512)
+SEEDS: Final[dict[str, dict[str, Any]]] = {"default": {}, "seed 7": {"random_state": 7}}
 _DTYPES: Final[dict[str, Any]] = {
     "names": object,
     "integers": np.int64,
@@ -54,7 +54,7 @@ _DTYPES: Final[dict[str, Any]] = {
 class TableHistory(History):
     """A history of a table that files and a server can hold: each column has one type."""
 
-    configurations = _SEEDS
+    configurations = SEEDS
     values = _VALUES
     dtypes = _DTYPES
     label_dtype: Any = object
@@ -113,12 +113,16 @@ class TableHistory(History):
     def write(self, rows: LabelledRows, folder: str | Path, name: str = "rows") -> str:
         """Write rows as CSV or Parquet, and return the path."""
         ending = ("csv", "parquet")[int(self.rng.integers(2))]
-        path = Path(folder) / f"{name}.{ending}"
-        frame = self.frame(rows)
-        if path.suffix == ".csv":
-            frame.to_csv(path, index=False)
-        else:
-            pq.write_table(self.encode_dictionaries(frame), path)
+        if ending == "parquet":
+            return self.write_parquet(rows, folder, name)
+        path = Path(folder) / f"{name}.csv"
+        self.frame(rows).to_csv(path, index=False)
+        return str(path)
+
+    def write_parquet(self, rows: LabelledRows, folder: str | Path, name: str = "rows") -> str:
+        """Write rows as Parquet, and return the path."""
+        path = Path(folder) / f"{name}.parquet"
+        pq.write_table(self.encode_dictionaries(self.frame(rows)), path)
         return str(path)
 
     def encode_dictionaries(self, frame: pd.DataFrame) -> pa.Table:
@@ -158,7 +162,7 @@ class EngineHistory(FirstRowsOnEngine, TableHistory):
         with tempfile.TemporaryDirectory() as folder:
             path = self.write(rows, folder)
             model = MemoryClassifier(**self.params)
-            return engines.fit_table(model, path, "label", machines=_ONE_THREAD)
+            return engines.fit_table(model, path, "label", machines=ONE_THREAD)
 
     def fit_new(self, rows: LabelledRows) -> MemoryClassifier:
         """Return a new model of these rows."""
@@ -171,7 +175,7 @@ class EngineHistory(FirstRowsOnEngine, TableHistory):
 class EngineDocumentHistory(FirstRowsOnEngine, DocumentHistory):
     """The same for documents in lines of JSON."""
 
-    configurations = _SEEDS
+    configurations = SEEDS
 
     def fit_on_engine(self, rows: LabelledRows) -> MemoryClassifier:
         """Return what an engine makes of documents in a file."""
@@ -181,7 +185,7 @@ class EngineDocumentHistory(FirstRowsOnEngine, DocumentHistory):
             path.write_text("".join(lines), encoding="utf-8")
             estimator = MemoryClassifier(**self.params)
             return engines.fit_documents(
-                estimator, str(path), self.h, **self.how, machines=_ONE_THREAD
+                estimator, str(path), self.h, **self.how, machines=ONE_THREAD
             )
 
     def fit_new(self, rows: LabelledRows) -> MemoryClassifier:

@@ -6,23 +6,34 @@ and in tables. A model looks strings up in the order that it has read. It has no
 which all values are missing: the next rows then come in a form that has the order, as the first
 rows do, and those of a new model. `sync` with a random table is one of the steps.
 
-Engines and ``hammemo fit`` read no orders, so files and servers go on with a model that Python has
-fitted.
+Some models are fitted by Python, and go on in files and on servers; others by engines and
+``hammemo fit``, from Parquet.
 """
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 import polars as pl
 
-from hammemo import load, save
+from hammemo import MemoryClassifier, engines, load, save
 from rows import TargetHistory
-from rows_elsewhere import CommandHistory, ServerHistory, TableHistory, command
+from rows_elsewhere import (
+    ONE_THREAD,
+    SEEDS,
+    CommandHistory,
+    FirstRowsOnEngine,
+    ServerHistory,
+    TableHistory,
+    command,
+)
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rows import LabelledRows
 
 _ORDERS: Final[dict[str, list[Any]]] = {
@@ -46,6 +57,9 @@ _MISSING: Final[dict[str, int]] = {
 """How many of the values that are drawn from are missing ones."""
 
 _PLAIN_KINDS: Final = ("names", "integers", "measures", "lacking", "dates", "coded")
+
+_ORDERS_IN_PARQUET: Final = ("sizes", "months", "many", "single")
+"""The kinds whose order Parquet gives back: Arrow reads dictionaries of numbers as numbers."""
 
 _CONFIGURATIONS: Final[dict[str, dict[str, Any]]] = {
     "default": {},
@@ -93,8 +107,9 @@ class OrderedHistory(TableHistory):
         super().draw_kinds()
         if not _ORDERS.keys() & set(self.kinds):
             place = int(self.rng.integers(len(self.kinds)))
+            ordered_kinds = [kind for kind in self.possible_kinds if kind in _ORDERS]
             self.kinds = [*self.kinds]
-            self.kinds[place] = list(_ORDERS)[int(self.rng.integers(len(_ORDERS)))]
+            self.kinds[place] = ordered_kinds[int(self.rng.integers(len(ordered_kinds)))]
 
     def as_user_gives(self, rows: LabelledRows) -> tuple[Any, Any]:
         """Return rows and labels as a user gives them, in any form that has an order."""
@@ -200,7 +215,7 @@ class OrderedTargetHistory(TargetHistory, OrderedHistory):
 class OrderedCommandHistory(CommandHistory, OrderedHistory):
     """A history of a model file of Python, which commands change by CSV and Parquet."""
 
-    label_option: tuple[str, str] = ("--label", "label")
+    label_option: tuple[str, ...] = ("--label", "label")
     """What names the label to a command: a model of Python does not know it."""
     steps: tuple[str, ...] = (
         "partial_fit",
@@ -263,6 +278,55 @@ class OrderedTargetCommandHistory(TargetHistory, OrderedCommandHistory):
     kind = OrderedHistory.kind
     label_option = ("--target", "label")
     label_dtype = float
+
+
+class OrderedFitHistory(OrderedCommandHistory):
+    """A history of a model file that ``hammemo fit`` makes of Parquet."""
+
+    possible_kinds = (*_PLAIN_KINDS, *_ORDERS_IN_PARQUET)
+    configurations = SEEDS
+    label_option = ()  # the file has it
+
+    def learn(self, how: str) -> None:
+        """Fit a file, or add one."""
+        rows = self.draw_rows()
+        if how == "fit" or not self.held:
+            self.drop_rows()
+            self.fit_file(rows, self.file)
+        elif self.has_all_orders():
+            command("add", self.file, self.write(rows, self.folder))
+        else:
+            command("add", self.file, self.write_parquet(rows, self.folder))
+        self.held += rows
+
+    def fit_file(self, rows: LabelledRows, out: Path) -> Any:
+        """Return what ``hammemo fit`` makes of these rows."""
+        command("fit", self.write_parquet(rows, self.folder), *self.options(), "--out", out)
+        return load(out)
+
+    def fit_new(self, rows: LabelledRows) -> Any:
+        """Return a new model of these rows."""
+        return self.fit_file(rows, self.folder / "fresh")
+
+
+class OrderedEngineHistory(FirstRowsOnEngine, OrderedHistory):
+    """A history that begins with `engines.fit_table` of Parquet, and half of which end with it."""
+
+    kind = OrderedHistory.kind
+    possible_kinds = (*_PLAIN_KINDS, *_ORDERS_IN_PARQUET)
+
+    def fit_on_engine(self, rows: LabelledRows) -> MemoryClassifier:
+        """Return what an engine makes of rows in a file."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.write_parquet(rows, folder)
+            model = MemoryClassifier(**self.params)
+            return engines.fit_table(model, path, "label", machines=ONE_THREAD)
+
+    def fit_new(self, rows: LabelledRows) -> Any:
+        """Return a new model of these rows."""
+        if self.rng.random() < 0.5:
+            return self.fit_on_engine(rows)
+        return super().fit_new(rows)
 
 
 class OrderedServerHistory(ServerHistory, OrderedHistory):

@@ -15,6 +15,8 @@ from rows_elsewhere import (
 )
 from rows_ordered import (
     OrderedCommandHistory,
+    OrderedEngineHistory,
+    OrderedFitHistory,
     OrderedHistory,
     OrderedServerHistory,
     OrderedTargetCommandHistory,
@@ -47,5 +49,7 @@ WAYS: Final[tuple[type[History], ...]] = (
     OrderedTargetHistory,
     OrderedServerHistory,
     OrderedTargetCommandHistory,
+    OrderedFitHistory,
+    OrderedEngineHistory,
 )
-"""Which history a number is, modulo their number: eleven of 25 go elsewhere."""
+"""Which history a number is, modulo their number: thirteen of 27 go elsewhere."""
