@@ -1,8 +1,9 @@
-"""What all tests share: how Hypothesis draws, which tests share a process, and another build of the compiled loops.
+"""What all tests share: examples of Hypothesis, groups of tests, and the build that is tested.
 
-``pytest -m quick`` takes the tests with that mark and the examples of the package, with few random examples each.
-With pytest-xdist (``-n 2 --dist loadgroup --no-loadscope-reorder``, as in ``.ci/run``) tests that share a fixture of
-their module stay in one process, so that it is made once. Those that take longest begin first.
+``pytest -m quick`` takes the tests with that mark and the examples of the package, with few random
+examples each. With pytest-xdist (``-n 2 --dist loadgroup --no-loadscope-reorder``, as in
+``.ci/run``) tests that share a fixture of their module stay in one process, so that it is made
+once. Those that take longest begin first.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
-collect_ignore += ["docs/howto/delete-a-customer.md", "docs/howto/recommend.md"]  # tests/test_howto.py follows them
+# the build of the site runs them
+collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]
+# tests/test_howto.py follows them
+collect_ignore += ["docs/howto/delete-a-customer.md", "docs/howto/recommend.md"]
 if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
     collect_ignore.append("server/tests/stress/service_schema.py")
 if importlib.util.find_spec("mlflow") is None:  # .ci/nightly installs it, too
     collect_ignore.append("src/hammemo/mlflow.py")
 
 BUILD = os.environ.get("HAMMEMO_TEST_BUILD")
-"""A file to be tested in place of the installed ``hammemo._native``, for example one with sanitizers."""
+"""A file to be tested in place of the installed ``hammemo._native``: one with sanitizers, say."""
 
 if BUILD:
     spec = importlib.util.spec_from_file_location("hammemo._native", BUILD)
@@ -37,10 +40,15 @@ if BUILD:
     spec.loader.exec_module(sys.modules["hammemo._native"])
 
 
-# Each test says how many examples it takes at most. A slow machine is no mistake of a test: no deadlines, no check of
+# Each test says how many examples it takes at most. A slow machine is no mistake of a test: no
+# deadlines, no check of
 # the pace.
-settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("ci")  # the other one: --hypothesis-profile=random
 
 
@@ -54,12 +62,16 @@ NOT_QUICK = ("hammemo_server", "torch_module.py", "client.py")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files without quick tests if only those are wanted: to import all takes as long as the quick tests."""
+    """Skip files without quick tests if only those are asked for: to import all takes as long."""
     if config.getoption("markexpr") != "quick" or collection_path.is_dir():
         return None
     if {config.rootpath / "src", config.rootpath / "server" / "src"} & set(collection_path.parents):
         return any(name in collection_path.parts for name in NOT_QUICK) or None
-    return collection_path.suffix != ".py" or "mark.quick" not in collection_path.read_text("utf-8") or None
+    return (
+        collection_path.suffix != ".py"
+        or "mark.quick" not in collection_path.read_text("utf-8")
+        or None
+    )
 
 
 def _limit_examples(item: pytest.Item, most: int) -> None:
@@ -71,15 +83,20 @@ def _limit_examples(item: pytest.Item, most: int) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Name the group of tests that share a fixture of their module, and begin with the longest ones."""
+    """Name the group of tests that share a fixture of their module; begin with the longest."""
     quick = config.getoption("markexpr") == "quick"
     if quick:
-        items[:] = [item for item in items if not any(map(item.get_closest_marker, ("slow", "long")))]
+        items[:] = [
+            item for item in items if not any(map(item.get_closest_marker, ("slow", "long")))
+        ]
     for item in items:
         is_example = isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py"
         if quick and is_example and item.path.parent.name != "engines":  # those start processes
             item.add_marker("quick")
-        if config.getoption("--hypothesis-profile") != "random" and item.get_closest_marker("slow") is None:
+        if (
+            config.getoption("--hypothesis-profile") != "random"
+            and item.get_closest_marker("slow") is None
+        ):
             fewer = item.get_closest_marker("examples")
             most = EXAMPLES if fewer is None else fewer.args[0]
             _limit_examples(item, min(most, QUICK_EXAMPLES) if quick else most)
@@ -96,18 +113,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """After each module, set aside what is alive: else every collection of garbage looks at all imported packages."""
+    """Set aside what is alive after each module: each garbage collection would look at it all."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Stop where pytest-xdist does not keep groups together: version 3.8 does not with pytest 9.2."""
+    """Stop where pytest-xdist splits groups up: version 3.8 does so with pytest 9.2."""
     grouped = next((item for item in session.items if item.get_closest_marker("xdist_group")), None)
-    if grouped is not None and session.config.getoption("loadgroup", False) and "@" not in grouped.nodeid:
+    if (
+        grouped is not None
+        and session.config.getoption("loadgroup", False)
+        and "@" not in grouped.nodeid
+    ):
         raise pytest.UsageError(
-            f"pytest-xdist ignores groups with pytest {pytest.__version__}: pip install --group test"
+            f"pytest-xdist ignores groups with pytest {pytest.__version__}: "
+            "pip install --group test"
         )
 
 

@@ -145,16 +145,20 @@ def test_a_room_that_is_finished_must_leave_the_list(repository: Path) -> None:
     assert gone.startswith("src/hammemo/gone is no room")
 
 
-def test_a_finished_room_has_the_settings_of_ruff() -> None:
-    """A `ruff.toml` in the room, or above it where all rooms are finished."""
-    readable = (ROOT / ".ci" / "readable.toml").resolve()
-    for room in SCRIPT.read_rooms(ROOT).keys() - SCRIPT.UNFINISHED:
-        if room.endswith(".py"):
-            continue  # a single module has no folder of its own: ruff's settings come with the last of the list
+def test_every_room_has_the_settings_of_the_project() -> None:
+    """Where a room or a folder above it has a `ruff.toml`, as tests have, it changes nothing for the room."""
+    project = ROOT / "pyproject.toml"
+    assert tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["ruff"]["line-length"] == SCRIPT.LONGEST_LINE
+    for room in SCRIPT.read_rooms(ROOT):
         folders = [ROOT / room, *(ROOT / room).parents]
-        settings = next(folder / "ruff.toml" for folder in folders if (folder / "ruff.toml").is_file())
-        extended = tomllib.loads(settings.read_text(encoding="utf-8"))["extend"]
-        assert (settings.parent / extended).resolve() == readable, room
+        settings = next(
+            path for folder in folders for path in (folder / "ruff.toml", folder / "pyproject.toml") if path.is_file()
+        )
+        if settings.name == "ruff.toml":
+            own = tomllib.loads(settings.read_text(encoding="utf-8"))
+            assert own.keys() == {"extend"}, room
+            settings = (settings.parent / own["extend"]).resolve()
+        assert settings in (project, ROOT / "server" / "pyproject.toml"), room
 
 
 def test_each_exception_is_a_function_of_ours() -> None:
