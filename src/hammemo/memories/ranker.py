@@ -71,15 +71,15 @@ class LabelMask:
     listed: Ints
     lists_allow: bool
 
-    def __getitem__(self, part: slice) -> LabelMask:
+    def __getitem__(self, rows: slice) -> LabelMask:
         """Return the mask of some contexts that follow each other."""
-        starts = self.starts[part.start : part.stop + 1]
+        starts = self.starts[rows.start : rows.stop + 1]
         listed = self.listed[starts[0] : starts[-1]]
         return LabelMask(self.is_open, starts - starts[0], listed, self.lists_allow)
 
-    def find_allowed(self, part: slice) -> Bools:
+    def find_allowed(self, rows: slice) -> Bools:
         """Return whether each of some contexts may be answered with each label: (contexts, L)."""
-        starts = self.starts[part.start : part.stop + 1]
+        starts = self.starts[rows.start : rows.stop + 1]
         listed = self.listed[starts[0] : starts[-1]]
         n_contexts = len(starts) - 1
         # one column more than labels: -1, which is no label, marks it
@@ -262,8 +262,8 @@ class Ranker(ABC):
         contexts : m of them; returned : (m, min(k, number of labels))
         """
 
-        def scores(part: slice) -> Array:
-            return self.scores(contexts[part])
+        def scores(rows: slice) -> Array:
+            return self.scores(contexts[rows])
 
         return leading_columns(scores, len(contexts), self.row_width, min(k, self.n_labels))
 
@@ -414,9 +414,9 @@ class AdditiveRanker(CellRanker):
         cells = self._cells
         if scores.parts is None:
             scores = replace(scores, parts=tuple(("", site) for site in cells.sites()))
-        by_column, rest = self.base.contributions(cells.code_rows(contexts), columns)
+        by_column, constant = self.base.contributions(cells.code_rows(contexts), columns)
         column_parts = tuple(("", (j,)) for j in range(len(cells.kinds)))
-        return scores.extend(by_column, rest, column_parts)
+        return scores.extend(by_column, constant, column_parts)
 
 
 def is_one_number(divisor: Divisor) -> TypeGuard[float]:

@@ -152,8 +152,8 @@ class Reader(ABC):
         weights : (S,); divisor : a number, or (L,); returned : (m,)
         """
 
-        def scores(part: slice) -> Array:
-            return self.scores(contexts[part], weights) / divisor
+        def scores(rows: slice) -> Array:
+            return self.scores(contexts[rows], weights) / divisor
 
         return best_columns(scores, len(contexts), self.row_width)
 
@@ -165,8 +165,8 @@ class Reader(ABC):
         weights : (S,); divisor : a number, or (L,); returned : (m, min(k, L))
         """
 
-        def scores(part: slice) -> Array:
-            return self.scores(contexts[part], weights) / divisor
+        def scores(rows: slice) -> Array:
+            return self.scores(contexts[rows], weights) / divisor
 
         return leading_columns(scores, len(contexts), self.row_width, min(k, len(self.labels)))
 

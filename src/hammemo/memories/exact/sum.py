@@ -534,9 +534,9 @@ def _with(labels: Vocabulary, others: Vocabulary) -> Vocabulary:
 
 def _without(labels: Vocabulary, label: Token) -> Vocabulary:
     """Return labels without one of them."""
-    kept = np.ones(len(labels), bool)
-    kept[labels.find(Vocabulary.of([label]))] = False
-    return labels.keep(kept)
+    stays = np.ones(len(labels), bool)
+    stays[labels.find(Vocabulary.of([label]))] = False
+    return labels.keep(stays)
 
 
 def columns_of(label_set: LabelSet, labels: Vocabulary) -> Ints:

@@ -152,11 +152,11 @@ def two_stage_site_scores(
     values = retrieved @ decoder.T
     if tied or not len(keys):
         return SiteScores(values)
-    both = [standard_errors(blocks, key, decoder, weights) for key in keys]
+    error_pairs = [standard_errors(blocks, key, decoder, weights) for key in keys]
     return SiteScores(
         values,
-        errors=np.stack([errors for errors, _ in both]),
-        total_errors=np.stack([total_errors for _, total_errors in both]),
+        errors=np.stack([errors for errors, _ in error_pairs]),
+        total_errors=np.stack([total_errors for _, total_errors in error_pairs]),
     )
 
 

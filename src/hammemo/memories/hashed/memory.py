@@ -312,7 +312,7 @@ class Hashed(Memory):
         """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
-        return self._tables_now(threads)
+        return self._make_reader(threads)
 
     @property
     def is_compiled(self) -> bool:
@@ -325,7 +325,7 @@ class Hashed(Memory):
 
     def make_reader(self) -> HashedTables:
         """Return the tables as they are now."""
-        return self._tables_now()
+        return self._make_reader()
 
     def snapshot(self: Self) -> Self:
         """Return a memory of its own that holds this version, and can reuse its compiled table."""
@@ -546,7 +546,7 @@ class Hashed(Memory):
             return np.zeros((len(self.sites.positions), 0), np.int64)
         return self._tables.totals[:, self._tables.columns]
 
-    def _tables_now(self, threads: int = 1) -> HashedTables:
+    def _make_reader(self, threads: int = 1) -> HashedTables:
         """Return a reader of the tables as they are now."""
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same

@@ -335,8 +335,8 @@ class HashedTables(Compiled):
         if len(contexts) == 1:
             return self._sum_rows(find_rows(contexts), weights)
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._sum_rows(find_rows(contexts[piece]), weights) for piece in pieces]
-        return np.concatenate([np.empty((0, len(self.labels))), *parts])
+        scores = [self._sum_rows(find_rows(contexts[piece]), weights) for piece in pieces]
+        return np.concatenate([np.empty((0, len(self.labels))), *scores])
 
     def _sum_rows(self, rows: Ints, weights: Floats) -> Floats:
         """Return what `_sums` does, by the compiled loop where it can be used."""

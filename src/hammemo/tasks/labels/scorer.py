@@ -98,9 +98,7 @@ class Scorer:
         return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}
 
     def scores(self, contexts: Contexts) -> Array:
-        """Return one score for each context and label.
-
-        They are computed in batches, which bound the memory needed.
+        """Return one score for each context and label, computed in batches to bound memory.
 
         Shapes
         ------
@@ -118,10 +116,7 @@ class Scorer:
         return self.vote.probabilities(self.scores(contexts))
 
     def log_probabilities(self, contexts: Contexts) -> Floats:
-        """Return the logarithms of the probabilities.
-
-        They are finite also where a probability is too small for a float.
-        """
+        """Return logarithms of the probabilities, finite also for those too small for floats."""
         check_probabilities(self.vote)
         return self.vote.log_probabilities(self.scores(contexts))
 
@@ -130,25 +125,26 @@ class Scorer:
 
         It is infinity where the model does not know the label.
         """
-        counted = examples
+        examples_of_cells = examples
         if self._cells is not None:
-            counted = self._cells.replace_rows(examples)
-        right = self.vote.label_probabilities(self.reader, counted, self.sites)
-        if right is None:
-            right = self._compute_right(examples)
+            examples_of_cells = self._cells.replace_rows(examples)
+        # Some votes compute these without the probabilities of all other labels.
+        probabilities = self.vote.label_probabilities(self.reader, examples_of_cells, self.sites)
+        if probabilities is None:
+            probabilities = self._label_probabilities(examples)
         with np.errstate(divide="ignore"):
-            return -np.log(right)
+            return -np.log(probabilities)
 
-    def _compute_right(self, examples: Examples) -> Floats:
+    def _label_probabilities(self, examples: Examples) -> Floats:
         """Return the probability of each example's label: 0 for an unknown one."""
         columns = self.labels.find(examples.labels)[examples.label_ranks]
-        right = np.zeros(len(examples))
+        probabilities = np.zeros(len(examples))
         for piece in row_pieces(len(examples), self.reader.row_width):
             of_all_labels = self.probabilities(examples.contexts[piece])
             piece_columns = columns[piece]
             of_label = of_all_labels[np.arange(len(piece_columns)), piece_columns]
-            right[piece] = np.where(piece_columns >= 0, of_label, 0.0)
-        return right
+            probabilities[piece] = np.where(piece_columns >= 0, of_label, 0.0)
+        return probabilities
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -156,25 +152,20 @@ class Scorer:
         return self.ranker.winners(contexts)
 
     def leaders(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k highest scores of each context, best first.
-
-        Equal scores are in column order.
-        """
+        """Return the columns of the k highest scores, best first, equals in column order."""
         return self.ranker.leaders(contexts, check_k(k))
 
     def rank(self, contexts: Contexts, k: int) -> Ints:
-        """Return the columns of the k labels that `top_k` lists.
-
-        They are the leaders, unless the vote discounts some.
-        """
+        """Return the columns of the k labels that `top_k` lists: leaders after vote discounts."""
         return self.ranker.rank(contexts, check_k(k))
 
     def leaders_by_mask(
         self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
     ) -> tuple[Ints, Floats | None]:
-        """Return the same among the labels that a mask allows, and their scores, if asked.
+        """Return the columns of the k highest scores among the labels that a mask allows.
 
-        Scores have the discount of the vote.
+        With them come their scores, after the discount of the vote, or None if `with_scores` is
+        false.
 
         Shapes
         ------

@@ -140,24 +140,24 @@ class Numbers:
             numbers[missing] = [self.give(listed[place]) for place in missing.tolist()]
         return numbers
 
-    def select(self, used: Bools) -> tuple[Vocabulary, Ints]:
+    def select(self, is_marked: Bools) -> tuple[Vocabulary, Ints]:
         """Return the vocabulary of the tokens whose numbers are marked, and their numbers.
 
         Shapes
         ------
-        used : (at least as many as there are numbers,); returned numbers : (marked,), in the
+        is_marked : (at least as many as there are numbers,); returned numbers : (marked,), in the
         vocabulary's order
         """
-        first = self.first.keep(used[: len(self.first)])
-        numbers = np.flatnonzero(used[: len(self.first)])
-        late = np.flatnonzero(used[len(self.first) : len(self)])
+        first = self.first.keep(is_marked[: len(self.first)])
+        numbers = np.flatnonzero(is_marked[: len(self.first)])
+        late = np.flatnonzero(is_marked[len(self.first) : len(self)])
         if not len(late):
             return first, numbers
         late_tokens = Vocabulary.of([self._late_tokens[place] for place in late.tolist()])
-        whole = first.union(late_tokens)
+        vocabulary = first.union(late_tokens)
         # before which of the first ones each late token comes
-        places = whole.find(late_tokens) - np.arange(len(late_tokens))
-        return whole, np.insert(numbers, places, self.find(late_tokens))
+        places = vocabulary.find(late_tokens) - np.arange(len(late_tokens))
+        return vocabulary, np.insert(numbers, places, self.find(late_tokens))
 
 
 class LabelNumbers(Numbers):

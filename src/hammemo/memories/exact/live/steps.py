@@ -86,8 +86,8 @@ class Steps:
         if positions in self._numbers:
             return self._numbers[positions]
         shorter = [(p, tuple(q for q in positions if q != p)) for p in positions]
-        position, rest = next((pair for pair in shorter if pair[1] in self._numbers), shorter[0])
-        parent = self._ensure(rest) if rest else -1
+        position, others = next((pair for pair in shorter if pair[1] in self._numbers), shorter[0])
+        parent = self._ensure(others) if others else -1
         self.all.append(Step(positions, position, parent))
         self._numbers[positions] = len(self.all) - 1
         return self._numbers[positions]
@@ -153,8 +153,8 @@ class Steps:
                 parent_rows[child] = rows
             beginnings[k] = {}  # they may be large
             if step.parent >= 0:
-                rest = [j for j, p in enumerate(step.positions) if p != step.position]
-                beginnings[step.parent][k] = tuples[k].rows()[:, rest]
+                columns = [j for j, p in enumerate(step.positions) if p != step.position]
+                beginnings[step.parent][k] = tuples[k].rows()[:, columns]
         return [tuples[k] for k in range(len(self.all))], parent_rows
 
     def empties_of(self, table: CountTable) -> Iterator[RowArrays]:

@@ -264,9 +264,9 @@ def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, Array], list[Ints
     return arrays, ends
 
 
-def _width(parts: Sequence[Ints]) -> int:
+def _width(arrays: Sequence[Ints]) -> int:
     """Return how many bytes the largest of these numbers takes."""
-    largest = max((int(array.max(initial=0)) for array in parts), default=0)
+    largest = max((int(array.max(initial=0)) for array in arrays), default=0)
     return np.min_scalar_type(largest).itemsize
 
 
