@@ -82,6 +82,16 @@ def test_a_model_has_the_order_and_the_parameter(table: Path) -> None:
     assert model.digest() == fresh.digest()
 
 
+@pytest.mark.parametrize("keep", ["none", "10"])
+def test_rows_that_are_not_kept_are_read_once_more(table: Path, keep: str) -> None:
+    model = fit(table, "--ordered", "size=S,M,L,XL", "--keep", keep)
+    frame = pd.read_csv(table)
+    rows = False if keep == "none" else int(keep)
+    fresh = MemoryClassifier(ordered={"size": SIZES}, keep=rows)
+    fresh.fit(frame.drop(columns="label"), frame.label)
+    assert model.digest() == fresh.digest()
+
+
 def test_categories_may_be_quoted_and_numbers(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     frame = make_table()[["size", "label"]]

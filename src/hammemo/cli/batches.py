@@ -213,37 +213,37 @@ def _learn_labelled(
         chooses = False
     chooses_early = chooses and not reading.can_be_repeated
     labels = classes if isinstance(classes, list) else None
-    rows = _LearningLog()
+    log = _LearningLog()
     with progress_bar("Learning") as on_progress:
         for batch in reading.examples():
             if isinstance(classes, int) and labels is None:
                 labels = most_frequent_labels(batch.y, classes)
             X, y = with_labels(batch, labels)
-            rows.n_rows += len(batch.y)
+            log.n_rows += len(batch.y)
             if not len(y):
                 continue
-            with name_columns_in_warnings(batch.columns):
-                if get_state(model) is None:
-                    check_column_names(batch.columns)
-                    columns = InputColumns.of_batch(batch)
-                    with columns.declare_to(model):
-                        model.partial_fit(X, y, classes=labels, layout=layout, choose=chooses_early)
-                    columns.declare_types(model, X)
-                else:
-                    with _decide_like(model, schema, batch):
-                        model.partial_fit(X, y, choose=chooses_early)
-            rows.add(batch, len(y))
-            on_progress(rows.n_learned, None)
-    if not rows.n_learned:
-        raise ValueError(_describe_nothing(schema, rows.n_rows, "learn"))
+            if get_state(model) is None:
+                check_column_names(batch.columns)
+                columns = InputColumns.of_batch(batch)
+                with columns.declare_to(model), name_columns_in_warnings(batch.columns):
+                    model.partial_fit(X, y, classes=labels, layout=layout, choose=chooses_early)
+                columns.declare_types(model, X)
+            else:
+                columns_for_batch = _decide_like(model, schema, batch)
+                with columns_for_batch, name_columns_in_warnings(batch.columns):
+                    model.partial_fit(X, y, choose=chooses_early)
+            log.add(batch, len(y))
+            on_progress(log.n_learned, None)
+    if not log.n_learned:
+        raise ValueError(_describe_nothing(schema, log.n_rows, "learn"))
     if is_new and layout is None:
         kept = model.state.kept
         if chooses and not chooses_early and (kept is None or not kept.holds_all):
-            with rows.columns.declare_orders_to(model):
+            with log.columns.declare_orders_to(model):
                 model.refit(rows=((batch.X, batch.y) for batch in reading.examples()))
         elif kept is not None:
             model.refit()
-    return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
+    return LearnedFiles(log.describe_schema(schema, model, is_new=is_new), log.n_learned)
 
 
 def _chooses_sites(model: MemoryClassifier) -> bool:
@@ -257,7 +257,7 @@ def _learn_at_once(model: MemoryRegressor, reading: Reading) -> LearnedFiles:
     schema = reading.schema
     is_new = get_state(model) is None
     batches = []
-    rows = _LearningLog()
+    log = _LearningLog()
     with progress_bar("Learning") as on_progress:
         for batch in reading.examples():
             if is_new:
@@ -268,19 +268,19 @@ def _learn_at_once(model: MemoryRegressor, reading: Reading) -> LearnedFiles:
                     name_columns_in_warnings(batch.columns),
                 ):
                     model.partial_fit(batch.X, batch.y, choose=False)
-            rows.add(batch, len(batch.y))
-            on_progress(rows.n_learned, None)
-    if not rows.n_learned:
+            log.add(batch, len(batch.y))
+            on_progress(log.n_learned, None)
+    if not log.n_learned:
         raise ValueError(_describe_nothing(schema, 0, "learn"))
     if is_new:
-        check_column_names(rows.names)
+        check_column_names(log.names)
         X = join_tokens([batch.X for batch in batches])
         y = join_tokens([batch.y for batch in batches])
-        columns = rows.columns
-        with columns.declare_to(model), name_columns_in_warnings(rows.names):
+        columns = log.columns
+        with columns.declare_to(model), name_columns_in_warnings(log.names):
             model.fit(X, y)
         columns.declare_types(model, X)
-    return LearnedFiles(rows.describe_schema(schema, model, is_new=is_new), rows.n_learned)
+    return LearnedFiles(log.describe_schema(schema, model, is_new=is_new), log.n_learned)
 
 
 def _decide_like(model: Learner, schema: Schema, batch: Labelled) -> AbstractContextManager[None]:
