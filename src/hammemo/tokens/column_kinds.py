@@ -99,8 +99,7 @@ ColumnKinds: TypeAlias = tuple[ColumnKind, ...]
 ColumnTypes: TypeAlias = tuple[ColumnType, ...]
 ColumnContents: TypeAlias = tuple[ColumnContent, ...]
 
-# for code that runs for every row or value: to look up a member of a class takes time in Python
-# 3.11
+# For code that runs for every row or value: to look up a member takes time in Python 3.11.
 NAMES = ColumnKind.NAMES
 NUMBERS = ColumnKind.NUMBERS
 DATES = ColumnKind.DATES

@@ -193,6 +193,13 @@ def compile_format(text: str) -> DateFormat:
                 )
             fields.append(field)
             pattern += f"(?P<{field}>{_DIRECTIVES[directive]})"
+    _check_fields(text, fields)
+    order = "".join(field[0].upper() for field in fields if field in ("year", "month", "day"))
+    return DateFormat(text, re.compile(pattern, re.ASCII), order, has_century="%Y" in text)
+
+
+def _check_fields(text: str, fields: list[str]) -> None:
+    """Refuse a format that lacks a field: a part of the day, or one of %I and %p."""
     needed_fields = ["year", "month", "day"]
     if "%I" in text:
         needed_fields.append("half")  # AM or PM
@@ -205,8 +212,6 @@ def compile_format(text: str) -> DateFormat:
             )
     if "half" in fields and "%I" not in text:
         raise ValueError(f"The date format {text!r} has %p without %I: %H counts to 23, %I to 12.")
-    order = "".join(field[0].upper() for field in fields if field in ("year", "month", "day"))
-    return DateFormat(text, re.compile(pattern, re.ASCII), order, has_century="%Y" in text)
 
 
 def check_format(text: str) -> str:

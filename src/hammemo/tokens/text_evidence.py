@@ -2,15 +2,15 @@
 
 A text file has only texts, so what a column holds follows from all of its texts. `TextEvidence` is
 what some rows say about it. Evidence of more rows is added with `plus`, in any order, so that files
-of any size and any number of parts give the same kinds:
+of any size, read in any batches, give the same kinds:
 
-- the *readings* of a column are those that all of its values allow, so readings of two parts are
+- the *readings* of a column are those that all of its values allow, so readings of two batches are
   intersected;
 - texts such as ``NA`` (`NA_TEXTS`) say nothing about it. They are missing values where the column
   turns out to hold numbers or dates, and names otherwise;
 - everything else is a sum, or a few texts with the lowest ones kept.
 
-A column that is probably misread has a hint: `TextEvidence.hint`.
+What is probably misread in a column is its doubt: `TextEvidence.doubt`.
 """
 
 from __future__ import annotations
