@@ -20,7 +20,7 @@ from hammemo import __version__
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from fidelity_figures import fidelity_figures
-from figures import filled, read_runs
+from figures import fill_page, read_runs
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -153,7 +153,7 @@ def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
 
 def _take_figures(_app: Sphinx, _page: str, source: list[str]) -> None:
     """Put the measured figures into the pages."""
-    source[0] = filled(source[0], read_runs(), comments=False)
+    source[0] = fill_page(source[0], read_runs(), comments=False)
 
 
 def _lead_back_to_where_a_name_is_listed(
