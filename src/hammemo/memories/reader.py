@@ -129,8 +129,10 @@ class Reader(ABC):
 
         Here they are those of exact rows; a sketch has a method of its own.
 
-        Shapes ------ contexts : m of them; weights : (S,); columns : (K,), which labels; returned
-        values : (m, S, K)
+        Shapes
+        ------
+        contexts : m of them; weights : (S,); columns : (K,), which labels;
+        returned values : (m, S, K)
         """
         if not self.is_exact:
             raise NotImplementedError(f"{type(self).__name__} has no site_scores.")

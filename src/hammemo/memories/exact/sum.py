@@ -484,8 +484,13 @@ class SignedSum(Cached):
     def _total_of_files(self) -> CountTable:
         n_tokens = len(self.vocabulary)
         rows = [self.site_rows(k, 0, n_tokens) for k in range(len(self.sites.positions))]
-        names = (self.vocabulary, self.label_counts.labels)
-        return CountTable.from_rows(self.sites, self.label_counts, names, rows)
+        return CountTable.from_rows(
+            self.sites,
+            self.label_counts,
+            rows,
+            vocabulary=self.vocabulary,
+            labels=self.label_counts.labels,
+        )
 
 
 _segments_of_tables: WeakKeyDictionary[CountTable, Segment] = WeakKeyDictionary()

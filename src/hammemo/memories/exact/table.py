@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._arrays.types import Array, Bools, Ints
     from hammemo.kernels.sites import Sites
+    from hammemo.tokens.contexts import Contexts
 
 _BLOCK: Final = 16
-"""Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
+"""Where a row's entries start is kept for one row of so many; the others are counted from there."""
 
 
 class SiteSlice(NamedTuple):
@@ -103,10 +104,12 @@ class CountTable(Cached):
         if not len(examples):
             return cls.empty(sites)
         columns = _columns(examples, sites)
-        rows = [_count_site(examples, [columns[r] for r in site]) for site in sites.positions]
-        label_counts = LabelCounts(examples.labels, examples.label_counts())
         return cls.from_rows(
-            sites, label_counts, (examples.contexts.vocabulary, examples.labels), rows
+            sites,
+            LabelCounts(examples.labels, examples.label_counts()),
+            [_count_site(examples, [columns[r] for r in site]) for site in sites.positions],
+            vocabulary=examples.contexts.vocabulary,
+            labels=examples.labels,
         )
 
     @classmethod
@@ -152,33 +155,38 @@ class CountTable(Cached):
         return table
 
     def without_idle_labels(self) -> CountTable:
-        """Return the table without the labels that have no example: the canonical one."""
-        is_used = self.label_counts.counts > 0
-        if is_used.all():
+        """Return the table without the labels that have no example: the canonical one.
+
+        No entry names such a label, so only the ranks of the others change.
+        """
+        has_examples = self.label_counts.counts > 0
+        if has_examples.all():
             return self
-        largest_label = int(self.entry_labels.max(initial=0))
-        if largest_label >= len(is_used) and len(self.entry_labels):  # a file that was not verified
+        # The entries of a file that is read without verification were not checked.
+        if int(self.entry_labels.max(initial=0)) >= len(has_examples):
             raise ValueError("the array entry_labels names a label that does not exist")
-        # no wider than the ranks it replaces: a table may be large
-        rank = (np.cumsum(is_used) - 1).astype(self.entry_labels.dtype)
+        new_ranks = np.cumsum(has_examples) - 1
+        # There may be many entries: gather them no wider than they are.
+        new_ranks = new_ranks.astype(self.entry_labels.dtype)
         return replace(
             self,
             label_counts=self.label_counts.positive(),
-            entry_labels=narrow(rank[self.entry_labels]),
+            entry_labels=narrow(new_ranks[self.entry_labels]),
         )
 
     def plus(self, other: CountTable, sign: int = 1) -> CountTable:
         """Return the sum with another table or, with sign -1, the difference.
 
-        The difference refuses to go below zero.
+        `NotStoredError` where the other table holds more of something than this one.
         """
-        if not other.label_counts.total:
+        if not other.n_examples:
             return self
-        if sign > 0 and not self.label_counts.total:
+        if sign > 0 and not self.n_examples:
             return other
         label_counts = self.label_counts.plus(other.label_counts, sign)
-        labels = self.label_counts.labels.union(other.label_counts.labels)
+        # Rows can be added once both name tokens and labels by the same ranks.
         vocabulary = self.vocabulary.union(other.vocabulary)
+        labels = self.label_counts.labels.union(other.label_counts.labels)
         sites = zip(
             self.sites.positions,
             self._rows_in(vocabulary, labels),
@@ -190,12 +198,16 @@ class CountTable(Cached):
             for site, left, right in sites
         ]
         if sign < 0:
-            plus_empties(self.empties, other.empties, -1)  # refuses to go below zero
-        return self.from_rows(self.sites, label_counts, (vocabulary, labels), rows)
+            # Only for its refusal: examples without a token at a site are in no row of it.
+            plus_empties(self.empties, other.empties, -1)
+        return self.from_rows(self.sites, label_counts, rows, vocabulary=vocabulary, labels=labels)
 
     @property
     def total(self) -> CountTable:
-        """The table itself: what it is as a term of a sum."""
+        """The table itself.
+
+        The terms of a `SignedSum` are such tables and live ones (`Live`); both have a `total`.
+        """
         return self
 
     @property
@@ -242,53 +254,58 @@ class CountTable(Cached):
 
     @cached_property
     def empties(self) -> tuple[LabelCounts, ...]:
-        """How many examples of each label hold no token at each site.
+        """For each site, how many examples of each label lack a token at one of its positions.
 
-        No row counts these, but together with the rows they make up the label's examples at every
-        site.
+        They are in no row of the site. So these counts and the rows of a site add up to
+        `label_counts`.
         """
         labels = self.label_counts.labels
         counts = self.label_counts.counts
         empties = []
-        for _, _, entries in self.site_slices():
-            in_rows = np.bincount(
-                self.entry_labels[entries], self.entry_counts[entries], len(counts)
+        for site in self.site_slices():
+            counts_in_rows = np.bincount(
+                self.entry_labels[site.entries], self.entry_counts[site.entries], len(counts)
             )
-            rest = LabelCounts(labels, counts - in_rows.astype(np.int64))
-            empties.append(rest.positive() if rest.counts.any() else LabelCounts())
+            missing = LabelCounts(labels, counts - counts_in_rows.astype(np.int64))
+            empties.append(missing.positive() if missing.counts.any() else LabelCounts())
         return tuple(empties)
 
     def counts_at(self, other: CountTable) -> Ints:
-        """Return the count here of each entry of another table.
+        """Return what this table counts for each entry of another one: 0 where it has none.
 
         Shapes
         ------
         returned : one number for each of ``other.entry_counts``
         """
-        tokens = self.vocabulary.find(other.vocabulary)
-        first = 0
-        rows = []  # the row here of each row of the other table, -1 for none
-        for tuples, other_tuples in zip(self.tuples, other.tuples, strict=True):
-            places = tuples.find(tokens[other_tuples.rows()])
-            rows.append(np.where(places >= 0, places + first, -1))
-            first += len(tuples)
-        n_labels = max(len(self.label_counts.labels), 1)
-        entry_rows = np.concatenate(rows)[other.entry_rows()]
-        entry_labels = self.label_counts.labels.find(other.label_counts.labels)[other.entry_labels]
-        keys = np.where(
-            (entry_rows >= 0) & (entry_labels >= 0), entry_rows * n_labels + entry_labels, -1
-        )
+        rows = self._find_rows(other)[other.entry_rows()]
+        labels = self.label_counts.labels.find(other.label_counts.labels)[other.entry_labels]
+        keys = np.where((rows >= 0) & (labels >= 0), self._encode_entries(rows, labels), -1)
         entries = find_sorted(self._entry_keys, keys)
+        has_entry = entries >= 0
         counts = np.zeros(len(keys), np.int64)
-        counts[entries >= 0] = self.entry_counts[entries[entries >= 0]]
+        counts[has_entry] = self.entry_counts[entries[has_entry]]
         return counts
+
+    def _find_rows(self, other: CountTable) -> Ints:
+        """Return the row of this table for each row of another one, -1 where it has none."""
+        token_ranks = self.vocabulary.find(other.vocabulary)
+        first_row = 0
+        rows = []
+        for tuples, other_tuples in zip(self.tuples, other.tuples, strict=True):
+            places = tuples.find(token_ranks[other_tuples.rows()])
+            rows.append(np.where(places >= 0, places + first_row, -1))
+            first_row += len(tuples)
+        return np.concatenate(rows)
 
     @cached_property
     def _entry_keys(self) -> Ints:
-        """``row * len(labels) + label`` of each entry, ascending."""
-        return np.asarray(
-            self.entry_rows() * max(len(self.label_counts.labels), 1) + self.entry_labels, np.int64
-        )
+        """The number of each entry, ascending."""
+        return self._encode_entries(self.entry_rows(), self.entry_labels)
+
+    def _encode_entries(self, rows: Ints, labels: Ints) -> Ints:
+        """Return a row and a label as one number, ``row * n_labels + label``."""
+        n_labels = max(len(self.label_counts.labels), 1)
+        return np.asarray(rows * n_labels + labels, np.int64)
 
     def matrices(self, labels: Vocabulary) -> list[sparse.csr_array]:
         """Return the counts of each site as sparse float64 matrices with a column for each label.
@@ -313,44 +330,52 @@ class CountTable(Cached):
         )
 
     def rows_matrix(self, rows: Ints, columns: Ints, width: int) -> sparse.csr_array:
-        """Return the counts of some rows, without reading others; labels go to `columns`.
+        """Return the counts of some rows as a sparse float64 matrix, without reading other rows.
+
+        The counts of label i stand in the column ``columns[i]``.
 
         Shapes
         ------
         rows : (r,); columns : (number of labels,), below width; returned : (r, width)
         """
         lengths = self.row_lengths[rows].astype(np.int64)
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        entries = ranges(self._first_entries(rows), lengths)
-        ranks = self.entry_labels[entries]
-        if len(ranks) and int(ranks.max()) >= len(columns):  # a file that was not verified
+        entries = ranges(self._find_first_entries(rows), lengths)
+        labels = self.entry_labels[entries]
+        # The entries of a file that is read without verification were not checked.
+        if len(labels) and int(labels.max()) >= len(columns):
             raise ValueError(
                 "The count table names a label that does not exist. Load the file with verify=True."
             )
-        return sparse.csr_array(
-            (self.entry_counts[entries].astype(np.float64), columns[ranks], starts),
-            shape=(len(rows), width),
-        )
+        counts = self.entry_counts[entries].astype(np.float64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return sparse.csr_array((counts, columns[labels], starts), shape=(len(rows), width))
 
-    def _first_entries(self, rows: Ints) -> Ints:
-        """Return where the entries of these rows start."""
-        first = self._block_starts[rows // _BLOCK]
+    def _find_first_entries(self, rows: Ints) -> Ints:
+        """Return where the entries of these rows start.
+
+        That is where their block of `_BLOCK` rows starts, plus the lengths of the rows before them
+        in the block.
+        """
+        first_entries = self._block_starts[rows // _BLOCK]
         for piece in pieces(len(rows), 2**14):
             row = rows[piece, None]
-            in_block = row // _BLOCK * _BLOCK + np.arange(_BLOCK)
-            lengths = self.row_lengths[np.minimum(in_block, row)]  # later rows may not exist
-            first[piece] += np.where(in_block < row, lengths, 0).sum(axis=1, dtype=np.int64)
-        return first
+            rows_of_block = row // _BLOCK * _BLOCK + np.arange(_BLOCK)
+            # The last block may be short: rows that do not exist are replaced, and not counted.
+            lengths = self.row_lengths[np.minimum(rows_of_block, row)]
+            is_before = rows_of_block < row
+            first_entries[piece] += np.where(is_before, lengths, 0).sum(axis=1, dtype=np.int64)
+        return first_entries
 
     @cached_property
     def _block_starts(self) -> Ints:
-        """Where the entries of every 16th row start."""
-        sums = [np.empty(0, np.int64)]
-        for piece in pieces(len(self.row_lengths), _BLOCK * 2**10):
+        """Where the entries of each block of `_BLOCK` rows start."""
+        block_lengths = [np.empty(0, np.int64)]
+        for piece in pieces(len(self.row_lengths), _BLOCK * 2**10):  # of whole blocks
             lengths = self.row_lengths[piece].astype(np.int64)
-            sums.append(np.add.reduceat(lengths, np.arange(0, len(lengths), _BLOCK)))
-        blocks = np.concatenate(sums)
-        return np.cumsum(blocks) - blocks
+            first_rows = np.arange(0, len(lengths), _BLOCK)
+            block_lengths.append(np.add.reduceat(lengths, first_rows))
+        all_lengths = np.concatenate(block_lengths)
+        return np.cumsum(all_lengths) - all_lengths
 
     def entry_rows(self) -> Ints:
         """Return the row of each entry."""
@@ -381,28 +406,40 @@ class CountTable(Cached):
         cls,
         sites: Sites,
         label_counts: LabelCounts,
-        names: tuple[Vocabulary, Vocabulary],
         rows: Sequence[SiteRows],
+        *,
+        vocabulary: Vocabulary,
+        labels: Vocabulary,
     ) -> CountTable:
-        """Return the canonical table of these rows of each site.
+        """Return the canonical table of rows.
 
-        The names (tokens, labels) may be more than occur; what no row uses is dropped. That keeps
-        the order of all that stays, so nothing is sorted again.
+        Parameters
+        ----------
+        sites : Sites
+        label_counts : LabelCounts
+            How many examples each label has.
+        rows : sequence of SiteRows, one a site
+        vocabulary : Vocabulary
+            What the ranks of tokens in the rows refer to. Tokens that no row has are dropped.
+        labels : Vocabulary
+            What the ranks of labels in the rows refer to; those of the table refer to the labels of
+            `label_counts`.
         """
-        vocabulary, labels = names
         is_used = np.zeros(len(vocabulary), bool)
         for site in rows:
             is_used[site.tuples] = True
-        rank = np.cumsum(is_used) - 1
-        n = max(int(is_used.sum()), 1)
+        # New ranks keep the order of the old ones, so tuples and labels stay sorted.
+        token_ranks = np.cumsum(is_used) - 1
+        label_ranks = label_counts.labels.find(labels)
+        n_tokens = max(int(is_used.sum()), 1)
         entry_labels = np.concatenate([site.labels for site in rows])
         return cls(
             sites=sites,
             label_counts=label_counts,
             vocabulary=vocabulary.keep(is_used),
-            tuples=[TupleSet.of_sorted(rank[site.tuples], n) for site in rows],
+            tuples=[TupleSet.of_sorted(token_ranks[site.tuples], n_tokens) for site in rows],
             row_lengths=narrow(np.concatenate([site.lengths for site in rows])),
-            entry_labels=narrow(label_counts.labels.find(labels)[entry_labels]),
+            entry_labels=narrow(label_ranks[entry_labels]),
             entry_counts=narrow(np.concatenate([site.counts for site in rows])),
         )
 
@@ -420,50 +457,103 @@ def _columns(examples: Examples, sites: Sites) -> dict[int, Array]:
     return dict(zip(positions, columns, strict=True))
 
 
-def _count_site(examples: Examples, columns: list[Array]) -> SiteRows:
-    """Return the rows of a site, counted, given its columns.
+class _SiteExamples(NamedTuple):
+    """What a site reads of m examples that have a token at each of its l positions."""
 
-    A tuple and its label are one number, position by position, while that fits in 63 bits: then
-    only distinct numbers are looked at one by one. Longer tuples have their beginnings replaced by
-    ranks.
+    columns: list[Array]
+    """The rank of each example's token, for each position: l arrays of shape (m,)."""
+    labels: Ints
+    """The rank of each example's label: (m,)."""
+    multiplicity: Ints
+    """How often each example counts: (m,)."""
+    n_tokens: int
+    """How many tokens the ranks are of; at least 1."""
+    n_labels: int
+    """How many labels the ranks are of; at least 1."""
+
+
+def _count_site(examples: Examples, columns: list[Array]) -> SiteRows:
+    """Return the rows of a site, which count each distinct tuple of tokens with each label.
+
+    `columns` are the ranks of tokens at the positions of the site. An example that has no token at
+    one of them has no row.
     """
-    n = max(len(examples.contexts.vocabulary), 1)
-    n_labels = max(len(examples.labels), 1)
-    length = len(columns)
     labels = examples.label_ranks
     multiplicity = examples.multiplicity
-    if any(int(column.min(initial=0)) < 0 for column in columns):  # a position without a token
-        is_whole = np.logical_and.reduce([column >= 0 for column in columns])
-        columns = [column[is_whole] for column in columns]
-        labels = labels[is_whole]
-        multiplicity = multiplicity[is_whole]
-    if n**length * n_labels >= 2**63:
-        tuple_set, index = TupleSet.collect(np.stack(columns, axis=1).astype(np.int64), n)
-        n_keys = len(tuple_set) * n_labels
-        keys, counts = sum_by_key(index * n_labels + labels, multiplicity, n_keys)
-        return SiteRows.from_keys(tuple_set, keys, counts, n_labels)
-    # one number for each tuple and its label: ((r1 n + r2) n + ...) n_labels + label
-    keys = columns[0].astype(np.int64)
-    for column in columns[1:]:
-        keys *= n
+    if any(int(column.min(initial=0)) < 0 for column in columns):
+        is_complete = np.logical_and.reduce([column >= 0 for column in columns])
+        columns = [column[is_complete] for column in columns]
+        labels = labels[is_complete]
+        multiplicity = multiplicity[is_complete]
+    site = _SiteExamples(
+        columns=columns,
+        labels=labels,
+        multiplicity=multiplicity,
+        n_tokens=max(len(examples.contexts.vocabulary), 1),
+        n_labels=max(len(examples.labels), 1),
+    )
+    if site.n_tokens ** len(columns) * site.n_labels < 2**63:
+        return _count_short_tuples(site)
+    return _count_long_tuples(site)
+
+
+def _count_short_tuples(site: _SiteExamples) -> SiteRows:
+    """Return the rows of a site where a tuple and its label fit in one number of 63 bits.
+
+    Numbers are sorted and summed much faster than tuples, and in the same order. So each example
+    becomes one number, and only the distinct numbers become tuples again.
+    """
+    keys = _encode_tuples(site)
+    keys, counts = sum_by_key(keys, site.multiplicity, int(keys.max(initial=-1)) + 1)
+    # Keys ascend, so the labels of a tuple are neighbors: a row starts where the tuple changes.
+    tuple_codes, labels = np.divmod(keys, site.n_labels)
+    row_starts = np.flatnonzero(np.diff(tuple_codes, prepend=-1))
+    return SiteRows(
+        tuples=_decode_tuples(tuple_codes[row_starts], len(site.columns), site.n_tokens),
+        lengths=np.diff(row_starts, append=len(keys)),
+        labels=labels,
+        counts=counts,
+    )
+
+
+def _encode_tuples(site: _SiteExamples) -> Ints:
+    """Return the tuple (r1, r2, …) and the label of each example as one number.
+
+    With n tokens and L labels it is ((r1 n + r2) n + …) L + label.
+    """
+    keys = site.columns[0].astype(np.int64)
+    for column in site.columns[1:]:
+        keys *= site.n_tokens
         keys += column
-    keys *= n_labels
-    keys += labels
-    keys, counts = sum_by_key(keys, multiplicity, int(keys.max(initial=-1)) + 1)
-    # and back, for distinct ones only
-    codes, entry_labels = np.divmod(keys, n_labels)
-    firsts = np.flatnonzero(np.diff(codes, prepend=-1))
-    codes = codes[firsts]
-    tuples = np.empty((len(codes), length), np.int64)
+    keys *= site.n_labels
+    keys += site.labels
+    return keys
+
+
+def _decode_tuples(tuple_codes: Ints, length: int, n_tokens: int) -> Ints:
+    """Return the tuples of these numbers, (r1 n + r2) n + …, as ranks of shape (r, length)."""
+    tuples = np.empty((len(tuple_codes), length), np.int64)
     for j in reversed(range(length)):
-        codes, tuples[:, j] = np.divmod(codes, n)
-    return SiteRows(tuples, np.diff(firsts, append=len(keys)), entry_labels, counts)
+        tuple_codes, tuples[:, j] = np.divmod(tuple_codes, n_tokens)
+    return tuples
+
+
+def _count_long_tuples(site: _SiteExamples) -> SiteRows:
+    """Return the rows of a site of any length: tuples become their ranks in a sorted set."""
+    ranks = np.stack(site.columns, axis=1).astype(np.int64)
+    tuples, index = TupleSet.collect(ranks, site.n_tokens)
+    n_keys = len(tuples) * site.n_labels
+    keys, counts = sum_by_key(index * site.n_labels + site.labels, site.multiplicity, n_keys)
+    return SiteRows.from_keys(tuples, keys, counts, site.n_labels)
 
 
 def plus_empties(
     empties: Sequence[LabelCounts], others: Sequence[LabelCounts], sign: int
 ) -> tuple[LabelCounts, ...]:
-    """Return how many examples of a sum hold no token at each site, or refuse to go below zero."""
+    """Return the sum or, with sign -1, the difference of the `empties` of two tables, site by site.
+
+    `NotStoredError` where a count would go below zero.
+    """
     try:
         return tuple(
             counts.plus(other, sign) if other.total else counts
@@ -492,11 +582,13 @@ def count_rows(tuples: TupleSet, index: Ints, examples: Examples) -> SiteRows:
 
 def _check_used(table: CountTable) -> None:
     """Refuse a table whose vocabulary holds tokens that no row has."""
-    is_used = np.zeros(len(table.vocabulary), bool)
+    n_tokens = len(table.vocabulary)
+    is_used = np.zeros(n_tokens, bool)
     for tuples in table.tuples:
         for level in tuples.levels:
             for piece in pieces(len(level)):
-                is_used[level[piece].astype(np.int64) % max(len(is_used), 1)] = True
+                # a key is parent * n + token; without tokens there are no keys
+                is_used[level[piece].astype(np.int64) % tuples.n] = True
     if not is_used.all():
         raise ValueError("the vocabulary of the count table holds tokens that no row has")
 
@@ -506,15 +598,15 @@ def _check_entries(table: CountTable) -> None:
 
     Arrays are gone through in pieces: they may lie in a file, and be larger than the memory.
     """
-    starts_row, bounds = _find_starts(table)
-    for piece in pieces(len(starts_row) - 1):
+    starts_row = _mark_row_starts(table)
+    for piece in pieces(len(starts_row) - 1):  # of pairs of neighbors
         before = slice(piece.start, piece.stop)
         after = slice(piece.start + 1, piece.stop + 1)
         ascends = table.entry_labels[after] > table.entry_labels[before]
         if not (ascends | starts_row[after]).all():
             raise ValueError("a row of the count table does not list its labels in ascending order")
     n_labels = len(table.label_counts.labels)
-    for start, stop in pairwise(bounds):
+    for start, stop in pairwise(_find_site_bounds(table)):
         totals = np.zeros(n_labels)
         for piece in pieces(stop - start):
             entries = slice(start + piece.start, start + piece.stop)
@@ -525,22 +617,27 @@ def _check_entries(table: CountTable) -> None:
             raise ValueError("a site counts more examples of a label than the label has")
 
 
-def _find_starts(table: CountTable) -> tuple[Bools, list[int]]:
-    """Return whether each entry is the first of a row, and where the entries of the sites end.
-
-    The second list begins with 0.
-    """
+def _mark_row_starts(table: CountTable) -> Bools:
+    """Return whether each entry is the first one of a row."""
     starts_row = np.zeros(len(table.entry_labels), bool)
     first = 0
+    for piece in pieces(len(table.row_lengths)):
+        lengths = table.row_lengths[piece].astype(np.int64)
+        ends = first + np.cumsum(lengths)
+        starts_row[ends - lengths] = True
+        first = int(ends[-1])
+    return starts_row
+
+
+def _find_site_bounds(table: CountTable) -> list[int]:
+    """Return where the entries of each site start and, at the end, their number."""
     bounds = [0]
-    last_rows = np.cumsum([len(tuples) for tuples in table.tuples])
-    for site_lengths in np.split(table.row_lengths, last_rows[:-1]):
-        for piece in pieces(len(site_lengths)):
-            ends = first + np.cumsum(site_lengths[piece], dtype=np.int64)
-            starts_row[ends - site_lengths[piece]] = True
-            first = int(ends[-1])
-        bounds.append(first)
-    return starts_row, bounds
+    first_row = 0
+    for tuples in table.tuples:
+        lengths = table.row_lengths[first_row : first_row + len(tuples)]
+        bounds.append(bounds[-1] + int(lengths.sum(dtype=np.int64)))
+        first_row += len(tuples)
+    return bounds
 
 
 def holds_trees(cells: Cells, sites: Sites) -> TypeGuard[TreeCells]:
@@ -550,41 +647,46 @@ def holds_trees(cells: Cells, sites: Sites) -> TypeGuard[TreeCells]:
     return sites.positions == tuple(cells.sites())
 
 
+class _TreeTokens(NamedTuple):
+    """The tokens of a table of names and trees, and their ranks in its vocabulary."""
+
+    vocabulary: Vocabulary
+    name_ranks: Ints
+    """For each token of the contexts, which rows hold as a name, its rank in `vocabulary`.
+
+    It is -1 for other tokens. One entry more, the last one, is -1, too: it stands for no token,
+    whose rank in the contexts is -1."""
+    cell_ranks: Ints
+    """The rank in `vocabulary` of the numbers 0, 1, 2, …, which are the tokens of cells."""
+
+
 def table_of_trees(
     cells: TreeCells, examples: Examples, sites: Sites, tree_counts: Ints | None = None
 ) -> CountTable:
-    """Return the table of the cells of rows, whose sites are names and trees.
+    """Return the table of the cells of rows, whose sites are names and then trees.
 
-    `tree_counts` are the counts of the cells of all trees, (cells, L), where they are known.
+    `tree_counts` are the counts of the cells of all trees, as `Forest.counts` returns them, with a
+    column for each of ``examples.labels``. Without them, the leaves of the rows are looked up.
     """
     if not len(examples):
         return CountTable.empty(sites)
+    # A canonical table has no labels without examples. Cells are counted by all labels of the
+    # examples first, so that the columns match; then both lose those that no row has.
     if tree_counts is None:
         tree_counts = _count_tree_cells(cells, examples)
     tree_counts = tree_counts[:, np.unique(examples.label_ranks)]
     examples = examples.with_used_labels()
-    contexts = examples.contexts
-    n_labels = len(examples.labels)
-    # the vocabulary: the names that rows hold, and the numbers that are the tokens of cells
-    is_used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
-    is_used[contexts.ranks[:, cells.names]] = True
-    names = contexts.vocabulary.keep(is_used[:-1])
-    numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
-    vocabulary = names.union(numbers)
-    ranks = np.full(len(is_used), -1)
-    ranks[:-1][is_used[:-1]] = vocabulary.find(names)
-    # the rows of names, and those of cells
-    rows = []
-    for site in cells.name_sites:
-        tuples, index = TupleSet.collect(ranks[contexts.ranks[:, list(site)]], len(vocabulary))
-        rows.append(count_rows(tuples, index, examples))
-    cell_tokens = vocabulary.find(numbers)
-    for counts in _iterate_site_counts(cells, tree_counts):
-        tuples = TupleSet(len(vocabulary), (cell_tokens[: len(counts)],))
-        keys = np.flatnonzero(counts)
-        rows.append(SiteRows.from_keys(tuples, keys, counts.ravel()[keys], n_labels))
-    label_counts = LabelCounts(examples.labels, examples.label_counts())
-    return CountTable.from_rows(sites, label_counts, (vocabulary, examples.labels), rows)
+    tokens = _collect_tree_tokens(cells, examples.contexts)
+    return CountTable.from_rows(
+        sites,
+        LabelCounts(examples.labels, examples.label_counts()),
+        [
+            *_count_name_sites(cells, examples, tokens),
+            *_count_cell_sites(cells, tree_counts, tokens),
+        ],
+        vocabulary=tokens.vocabulary,
+        labels=examples.labels,
+    )
 
 
 def _count_tree_cells(cells: TreeCells, examples: Examples) -> Ints:
@@ -600,9 +702,47 @@ def _count_tree_cells(cells: TreeCells, examples: Examples) -> Ints:
     return counts
 
 
+def _collect_tree_tokens(cells: TreeCells, contexts: Contexts) -> _TreeTokens:
+    """Return the tokens of the names that rows hold and of the cells of trees."""
+    is_name = np.zeros(len(contexts.vocabulary) + 1, bool)
+    is_name[contexts.ranks[:, cells.names]] = True  # rank -1, no token, marks the last entry
+    is_name[-1] = False
+    names = contexts.vocabulary.keep(is_name[:-1])
+    cell_numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
+    vocabulary = names.union(cell_numbers)
+    name_ranks = np.full(len(is_name), -1)
+    name_ranks[is_name] = vocabulary.find(names)
+    return _TreeTokens(vocabulary, name_ranks, vocabulary.find(cell_numbers))
+
+
+def _count_name_sites(
+    cells: TreeCells, examples: Examples, tokens: _TreeTokens
+) -> Iterator[SiteRows]:
+    """Yield the rows of each site of names."""
+    for site in cells.name_sites:
+        ranks = tokens.name_ranks[examples.contexts.ranks[:, list(site)]]
+        tuples, index = TupleSet.collect(ranks, len(tokens.vocabulary))
+        yield count_rows(tuples, index, examples)
+
+
+def _count_cell_sites(
+    cells: TreeCells, tree_counts: Ints, tokens: _TreeTokens
+) -> Iterator[SiteRows]:
+    """Yield the rows of each site of trees, from the counts of all cells, (cells, L)."""
+    n_labels = tree_counts.shape[1]
+    for counts in _iterate_site_counts(cells, tree_counts):
+        tuples = TupleSet(len(tokens.vocabulary), (tokens.cell_ranks[: len(counts)],))
+        keys = np.flatnonzero(counts)  # cell * L + label
+        yield SiteRows.from_keys(tuples, keys, counts.ravel()[keys], n_labels)
+
+
 def _iterate_site_counts(cells: TreeCells, tree_counts: Ints) -> Iterator[Ints]:
-    """Yield the counts of each site, tree by tree and then level by level: (cells, L)."""
-    sizes = cells.forest.cell_sizes
+    """Yield the counts of the cells of each site, in the order of the sites: (its cells, L).
+
+    `tree_counts` are stored level by level, and then tree by tree. Sites go tree by tree, and then
+    level by level.
+    """
+    sizes = cells.forest.cell_sizes  # (levels, trees)
     ends = np.cumsum(sizes.ravel()).reshape(sizes.shape)
     for tree in range(cells.forest.n_trees):
         for level in range(len(LEVELS)):

@@ -242,9 +242,11 @@ class Answering(ABC):
             Whether to return the scores, too. A vote that discounts popular labels (`Mixture`)
             returns discounted ones; its first label may be another one than that of `predict`.
 
-        Shapes ------ X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where no
-        query has this many labels left. A query that has fewer than others ends with None, and its
-        scores with NaN.
+        Shapes
+        ------
+        X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where no query has this
+        many labels left. A query that has fewer than others ends with None, and its scores with
+        NaN.
 
         Examples
         --------

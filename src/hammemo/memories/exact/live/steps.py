@@ -196,7 +196,7 @@ class Steps:
             counts = rows[step].counts[order].astype(np.int64)
             sites.append(SiteRows.from_keys(site_tuples, keys[order], counts, n_labels))
         return CountTable.from_rows(
-            self.sites, label_counts, (vocabulary, label_counts.labels), sites
+            self.sites, label_counts, sites, vocabulary=vocabulary, labels=label_counts.labels
         )
 
     def _number_tuples(self, rows: Sequence[RowArrays]) -> list[Ints]:

@@ -126,8 +126,13 @@ class FileRows(Rows):
                     tuples.rows()[has_entries], rows.lengths[has_entries], rows.labels, rows.counts
                 )
             )
-        names = (contexts.vocabulary, self.labels)
-        return CountTable.from_rows(self.stored.sites, self.stored.label_counts, names, sites)
+        return CountTable.from_rows(
+            self.stored.sites,
+            self.stored.label_counts,
+            sites,
+            vocabulary=contexts.vocabulary,
+            labels=self.labels,
+        )
 
     def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""

@@ -175,7 +175,9 @@ class SegmentSet(Cached):
     def counts(self, ranks: Ints, labels: Ints) -> Ints:
         """Return the count of one label in the row that each site of each context reads.
 
-        Shapes ------ ranks : (m, h); labels : (m,), ranks among those of the segments, -1 for none;
+        Shapes
+        ------
+        ranks : (m, h); labels : (m,), ranks among those of the segments, -1 for none;
         returned : (m, S)
         """
         table = self._compiled
