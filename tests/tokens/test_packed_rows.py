@@ -39,8 +39,8 @@ def test_explicit_zeros_and_repeated_entries_are_no_other_rows() -> None:
 def test_some_columns_of_entries() -> None:
     X = np.array([[0.0, 1.0, 0.0, np.nan], [2.0, 0.0, 3.0, 0.0]])
     entries = unpack_rows(Contexts(pack_rows(X)), 4)
-    np.testing.assert_array_equal(entries.of_columns(np.array([1, 3])), X[:, [1, 3]])
-    np.testing.assert_array_equal(entries.take(np.array([1, 1, 0])).of_columns(np.arange(4)), X[[1, 1, 0]])
+    np.testing.assert_array_equal(entries.select_columns(np.array([1, 3])), X[:, [1, 3]])
+    np.testing.assert_array_equal(entries.take_rows(np.array([1, 1, 0])).select_columns(np.arange(4)), X[[1, 1, 0]])
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def contexts_of_places(
     if not columns.packed:
         return contexts, places
     ascending = sorted(places)
-    values = unpack_rows(contexts, columns.n).of_columns(np.array(ascending))
+    values = unpack_rows(contexts, columns.n).select_columns(np.array(ascending))
     tokens = np.where(np.isnan(values), float(NO_TOKEN), values)
     return Contexts(tokens), [ascending.index(place) for place in places]
 

@@ -129,7 +129,7 @@ def plan(  # noqa: PLR0913  each is a question that only the user can answer
     _check_goal(budget, agreement)
     _check_model(vote, random_state, confidence)
     model = MemoryClassifier(resolved_kernel, vote=vote, random_state=int(random_state))
-    data = PlanData(X, y, n_examples=n_examples, n_labels=n_labels, sample=sample)
+    data = PlanData(X, y, n_examples=n_examples, n_labels=n_labels, max_sampled=sample)
     predictions = Predictions(data, model, confidence)
     search = _MemorySearch(predictions)
     if budget is not None:

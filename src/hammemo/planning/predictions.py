@@ -94,6 +94,9 @@ _TIMED_QUERIES: Final = 1000
 _TIMED_RUNS: Final = 5
 """How often a batch is timed."""
 
+_RANDOM_STREAM: Final = 9
+"""Follows the estimator's seed, so that a plan's draws are not those of the estimator."""
+
 
 class PlanData(NamedTuple):
     """The data that a plan is made from."""
@@ -104,7 +107,7 @@ class PlanData(NamedTuple):
     """The total number of examples; None for those of X."""
     n_labels: int | None
     """The total number of labels; None if it is to be estimated."""
-    sample: int
+    max_sampled: int
     """The maximal number of examples used."""
 
 
@@ -139,35 +142,37 @@ class Predictions:
         self.model = model
         self.confidence = confidence
         seed = model.random_state
-        self.rng = np.random.default_rng([seed % 2**63, 9])
-        self.sampled = self.rng.permutation(n_rows)[: max(int(data.sample), 2)]
-        self.examples = Examples.of(self.X[self.sampled], self.y[self.sampled])
-        kernel = model.kernel if isinstance(model.kernel, SiteKernel) else PositionalHamming()
+        self.rng = np.random.default_rng([seed % 2**63, _RANDOM_STREAM])  # seeds may be negative
+        self.sample_rows = self.rng.permutation(n_rows)[: max(int(data.max_sampled), 2)]
+        self.examples = Examples.of(self.X[self.sample_rows], self.y[self.sample_rows])
+        kernel: SiteKernel = PositionalHamming()  # what kernel=None stands for
+        if isinstance(model.kernel, SiteKernel):
+            kernel = model.kernel
         self.sites = kernel.resolve(self.examples.contexts.h)
         self.sample = HashedSample(self.examples, self.sites, seed, self.n)
         self.notes: list[str] = []
-        self._sketch: MemoryClassifier  # the Gaussian memory that was tried
+        self._gaussian_model: MemoryClassifier  # set by `try_gaussian`, timed by `time_queries`
         self.n_labels = self._estimate_labels(data.n_labels)
         self.sizes = Sizes(self.examples, self.sample, self.n_labels)
 
     def _estimate_labels(self, n_labels: int | None) -> int:
-        """Return the number of labels: as the user says, or as many as are expected."""
-        n_sampled = self.sample.n_labels
-        if self.is_all:
-            n_sampled = len(np.unique(self.y))
+        """Return the number of labels of all the data: as the user says, counted, or estimated."""
+        n_in_sample = self.sample.n_labels
+        n_at_least = len(np.unique(self.y)) if self.is_all else n_in_sample
         if n_labels is not None:
-            if n_labels < n_sampled:
+            if n_labels < n_at_least:
+                source = "y" if self.is_all else "the sample"
                 raise ValueError(
-                    f"n_labels={n_labels}, but the sample alone has {n_sampled} labels."
+                    f"n_labels={n_labels}, but {source} alone has {n_at_least} labels."
                 )
             return int(n_labels)
         if self.is_all:
-            return n_sampled
+            return n_at_least
         times = self.n / self.sample.m
-        expected = max(n_sampled, round(estimate_distinct(self.sample.label_counts, times)))
-        if expected > n_sampled:
+        expected = max(n_in_sample, round(estimate_distinct(self.sample.label_counts, times)))
+        if expected > n_in_sample:
             self.notes.append(
-                f"The sample has {n_sampled:,} labels; {expected:,} are expected in all the data "
+                f"The sample has {n_in_sample:,} labels; {expected:,} are expected in all the data "
                 "and planned for. n_labels= says what is known."
             )
         return expected
@@ -244,32 +249,40 @@ class Predictions:
         )
 
     def estimate_largest_counts(self, outcomes: Sequence[Outcome]) -> list[LargestCounts]:
-        """Return the largest counts of each site.
+        """Return the largest counts of each site, the mean over growths.
 
-        The largest of many noisy counts is too large, which is undone.
+        The largest count of a bucket is corrected. It is the largest of many similar sums, so that
+        in a sample it is too large by chance: by about `_MAXIMUM_BIAS` standard deviations, each of
+        them the root of the count in the sample. Reserved rows hold the few most frequent features,
+        whose counts differ by more than chance.
         """
         times = self.n / self.grown_to
         means = np.mean([outcome.largest for outcome in outcomes], axis=0) * times
+        reserved_counts, bucket_counts = means.T
         if self.n > self.sample.m:
-            sample_counts = np.maximum(means[:, 1] * self.sample.m / self.n, 1)
-            means[:, 1] /= 1 + _MAXIMUM_BIAS / np.sqrt(sample_counts)
-        return [LargestCounts(float(reserved), float(bucket)) for reserved, bucket in means]
+            sample_counts = np.maximum(bucket_counts * self.sample.m / self.n, 1)
+            bucket_counts = bucket_counts / (1 + _MAXIMUM_BIAS / np.sqrt(sample_counts))
+        return [
+            LargestCounts(float(reserved), float(bucket))
+            for reserved, bucket in zip(reserved_counts, bucket_counts, strict=True)
+        ]
 
     def _estimate_agreement(self, shares: Sequence[Sequence[float]], n_queries: int) -> Estimate:
         """Return the agreement, from that of each growth with each draw of the labels' shares."""
         values = np.array(shares)
-        share = float(values.mean())
-        misses = 1 - share
+        simulated = float(values.mean())
+        misses = 1 - simulated
+        share = simulated
         model_spread = 0.0
-        if len(values) > 1:
-            share = 1 - _MISSES_SHARE * (1 - share)
+        if len(values) > 1:  # growths have a few more misses than real data
+            share = 1 - _MISSES_SHARE * misses
             model_spread = _MODEL_SPREAD / (1 + _MISSES_DISCOUNT * misses) * misses
         return self._make_interval(
             share, values, n_queries, scale=misses, model_spread=model_spread
         )
 
     def _estimate_certified(self, shares: Sequence[Sequence[float]], n_queries: int) -> Estimate:
-        """Return the certified share, likewise."""
+        """Return the certified share, from that of each growth with each draw."""
         values = np.array(shares)
         share = float(values.mean())
         smaller = min(share, 1 - share)
@@ -289,7 +302,9 @@ class Predictions:
         scale: float,
         model_spread: float,
     ) -> Estimate:
-        """Return a share with its interval, by the sum of the variances of the module's text.
+        """Return a share with its interval: the share plus and minus z standard deviations.
+
+        The variance is the sum of the five variances of the module's text.
 
         Parameters
         ----------
@@ -299,73 +314,87 @@ class Predictions:
         scale : float
             What some standard deviations are shares of: the misses, for agreement.
         model_spread : float
-            The standard deviation of the model's error.
+            The standard deviation of the model's error, which is at least `MIN_SPREAD`.
         """
-        n_growths = len(values)
-        between = 0.0
-        if n_growths > 1:  # a prior variance counts like `GROWTHS` growths: few say little
-            prior = GROWTHS * (_GROWTH_SPREAD * scale) ** 2
-            variance = (values.mean(axis=1).var() * n_growths + prior) / (n_growths - 1 + GROWTHS)
-            between = variance * (1 + 1 / n_growths)
-        within = 0.0
-        if values.shape[1] > 1:
-            within = values.var(axis=1, ddof=1).mean()
-        ungrown = _UNGROWN_SPREAD * scale * max(log2(self.n / self.grown_to), 0)
-        n_queries = max(n_queries, 1)
-        binomial = max(share * (1 - share), 1 / n_queries) / n_queries
-        model = (model_spread + MIN_SPREAD) ** 2
-        deviation = sqrt(binomial + between + within + model + ungrown**2)
-        half = float(stats.norm.ppf(0.5 + self.confidence / 2)) * deviation
-        return Estimate(share, max(share - half, 0.0), min(share + half, 1.0), "simulated")
+        doublings_left_out = max(log2(self.n / self.grown_to), 0)
+        variance = (
+            _estimate_query_variance(share, n_queries)
+            + _estimate_growth_variance(values, scale)
+            + _estimate_draw_variance(values)
+            + (model_spread + MIN_SPREAD) ** 2
+            + (_UNGROWN_SPREAD * scale * doublings_left_out) ** 2
+        )
+        z = float(stats.norm.ppf(0.5 + self.confidence / 2))
+        half_width = z * sqrt(variance)
+        return Estimate(
+            value=share,
+            low=max(share - half_width, 0.0),
+            high=min(share + half_width, 1.0),
+            method="simulated",
+        )
 
     def try_gaussian(self, size: int) -> Option:
         """Return a Gaussian memory of about this size, tried on the sample as it is."""
-        d = min(max(int(sqrt(max(size - self.sizes.frame, 8) / 8)), 1), _MAX_D)
+        d = self._choose_dimension(size)
+        n_bytes = self.sizes.measure_gaussian(d)
+        return Option(
+            memory=Gaussian(d),
+            state_bytes=Estimate(n_bytes, n_bytes, n_bytes, "computed"),
+            agreement=self._measure_gaussian_agreement(d),
+            certified=None,
+        )
+
+    def _choose_dimension(self, size: int) -> int:
+        """Return the largest d, up to `_MAX_D`, whose Gaussian memory takes at most `size` bytes.
+
+        It is 1 where none is so small.
+        """
+        # A memory has about d * d numbers of 8 bytes. Each site's share of them is rounded, so d
+        # may turn out a little too large.
+        n_numbers = max(size - self.sizes.frame, 8) / 8
+        d = min(int(sqrt(n_numbers)), _MAX_D)
         while d > 1 and self.sizes.measure_gaussian(d) > size:
             d -= 1
-        rows = self.sampled[:_GAUSSIAN_ROWS]
+        return d
+
+    def _measure_gaussian_agreement(self, d: int) -> Estimate:
+        """Return how often a Gaussian memory agrees with the exact table, both fitted to rows.
+
+        A fifth of the rows are queries; those without a clear exact winner do not count.
+        """
+        rows = self.sample_rows[:_GAUSSIAN_ROWS]
         n_queries = len(rows) // 5
         queries = self.X[rows[:n_queries]]
         X = self.X[rows[n_queries:]]
         y = self.y[rows[n_queries:]]
         exact = self.make_estimator(Exact()).fit(X, y)
-        self._sketch = self.make_estimator(Gaussian(d)).fit(X, y)
+        self._gaussian_model = self.make_estimator(Gaussian(d)).fit(X, y)
         scores = np.sort(exact.class_scores(queries), axis=1)
         is_clear = np.ones(len(scores), bool)
         if scores.shape[1] > 1:
             is_clear = scores[:, -1] > scores[:, -2]
-        is_same = (self._sketch.predict(queries) == exact.predict(queries))[is_clear]
-        agreement = Estimate(0.5, 0.0, 1.0, "simulated")  # where no query was clear
-        if len(is_same):
-            test = stats.binomtest(int(is_same.sum()), len(is_same))
-            interval = test.proportion_ci(self.confidence, "wilson")
-            share = float(is_same.mean())
-            agreement = Estimate(share, float(interval.low), float(interval.high), "simulated")
-        n_bytes = self.sizes.measure_gaussian(d)
-        size_estimate = Estimate(n_bytes, n_bytes, n_bytes, "computed")
-        return Option(Gaussian(d), size_estimate, agreement, None)
+        is_same = (self._gaussian_model.predict(queries) == exact.predict(queries))[is_clear]
+        if not len(is_same):
+            return Estimate(0.5, 0.0, 1.0, "simulated")
+        test = stats.binomtest(int(is_same.sum()), len(is_same))
+        interval = test.proportion_ci(self.confidence, "wilson")
+        return Estimate(
+            value=float(is_same.mean()),
+            low=float(interval.low),
+            high=float(interval.high),
+            method="simulated",
+        )
 
     # Speed
 
     def time_queries(self, memory: Memory) -> Estimate:
-        """Return how many queries a second a compiled model of this size answers, in one batch."""
-        queries = self.X[self.sampled]
-        if isinstance(memory, Exact):
-            queries, labels = self._make_grown_examples()
-            model = self.make_estimator(memory).set_params(kernel=None).fit(queries, labels)
-        elif isinstance(memory, Gaussian):
-            model = self._sketch
-        else:
-            # Each example counts so often that counts, and with them the widths of the table, are
-            # those of all the data.
-            times = np.full(len(queries), max(self.n // len(queries), 1))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the sizes in the report tell of many labels
-                model = self.make_estimator(memory).fit(queries, self.y[self.sampled], times)
-        if not isinstance(memory, Hashed):
-            queries = queries[:_TIMED_QUERIES]
+        """Return how many queries a second a compiled model of this size answers, in one batch.
+
+        A Gaussian memory is the one that `try_gaussian` tried last.
+        """
+        model, queries = self._make_timed_model(memory)
         predictor = model.compile().prepare()
-        predictor.predict(queries)  # what the first answer waits for
+        predictor.predict(queries)  # the first answer builds tables: it is not timed
         rates = []
         for _ in range(_TIMED_RUNS):
             started = time.perf_counter()
@@ -373,13 +402,73 @@ class Predictions:
             rates.append(len(queries) / (time.perf_counter() - started))
         return Estimate(float(np.median(rates)), min(rates), max(rates), "timed")
 
+    def _make_timed_model(self, memory: Memory) -> tuple[MemoryClassifier, Array]:
+        """Return a model with a memory of the real size, and queries for it."""
+        if isinstance(memory, Exact):
+            queries, labels = self._make_grown_examples()
+            # Each column has the features of one site: compare column by column.
+            model = self.make_estimator(memory).set_params(kernel=None).fit(queries, labels)
+            return model, queries[:_TIMED_QUERIES]
+        queries = self.X[self.sample_rows]
+        if isinstance(memory, Gaussian):
+            return self._gaussian_model, queries[:_TIMED_QUERIES]
+        # Each example counts so often that counts, and with them the widths of the table, are
+        # those of all the data.
+        times = np.full(len(queries), max(self.n // len(queries), 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the sizes in the report tell of many labels
+            model = self.make_estimator(memory).fit(queries, self.y[self.sample_rows], times)
+        return model, queries
+
     def _make_grown_examples(self) -> tuple[Array, Array]:
-        """Return a growth as examples whose tokens are features, for a table of the real size."""
+        """Return tokens and labels whose exact table is about as large as that of all the data.
+
+        Tokens are the features of a growth, one column for each site. Sites are grown one by one,
+        so a row is no real example: it has cell i of each site, whichever examples these are of.
+        Its label is that of the cell at the site with the most cells.
+
+        Shapes
+        ------
+        returned : (n, S), (n,)
+        """
         sites = self.trials[0].sites
         longest = max((cells for cells, _ in sites), key=lambda cells: len(cells.features))
         n = min(len(longest.features), max(GROWN_CELLS // 4 // len(sites), self.sample.m))
         tokens = np.full((n, len(sites)), NO_TOKEN)
         for column, (cells, words) in zip(tokens.T, sites, strict=True):
-            features = words[cells.features[:n]] >> np.uint64(1)  # signed tokens have 63 bits
+            # Tokens are int64 and hashes uint64: without the lowest bit none becomes negative.
+            features = words[cells.features[:n]] >> np.uint64(1)
             column[: len(features)] = features.astype(np.int64)
         return tokens, longest.labels[:n]
+
+
+def _estimate_query_variance(share: float, n_queries: int) -> float:
+    """Return the binomial variance of a share p of q queries, ``p (1 - p) / q``.
+
+    A share of 0 or 1 is not certain either: ``p (1 - p)`` counts as at least ``1 / q``.
+    """
+    n_queries = max(n_queries, 1)
+    return max(share * (1 - share), 1 / n_queries) / n_queries
+
+
+def _estimate_growth_variance(values: Array, scale: float) -> float:
+    """Return the variance between growths of a share, from its values (growths, draws).
+
+    With g growths it is ``(1 + 1 / g) v``, the variance of one more growth about their mean. A few
+    growths say little about v, so a prior variance u counts like `GROWTHS` = k of them:
+    ``v = (sum of squared deviations + k u) / (g - 1 + k)``.
+    """
+    n_growths = len(values)
+    if n_growths == 1:
+        return 0.0
+    prior = GROWTHS * (_GROWTH_SPREAD * scale) ** 2
+    squares = values.mean(axis=1).var() * n_growths
+    variance = (squares + prior) / (n_growths - 1 + GROWTHS)
+    return float(variance * (1 + 1 / n_growths))
+
+
+def _estimate_draw_variance(values: Array) -> float:
+    """Return the variance between draws of the labels' shares, the mean over growths."""
+    if values.shape[1] == 1:
+        return 0.0
+    return float(values.var(axis=1, ddof=1).mean())

@@ -17,12 +17,14 @@ number is NaN, an infinite one the largest number that there is.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy import sparse
 
+from hammemo._arrays.integers import ranges
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -50,8 +52,9 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 _ROWS_AT_ONCE: Final = 256
 
 
-class NumberEntries(NamedTuple):
-    """The nonzero numbers of rows, row by row: a sparse matrix whose missing entries are NaN.
+@dataclass(frozen=True, eq=False)
+class NumberEntries:
+    """The numbers of m rows that are not zero, row by row; missing ones are NaN.
 
     Parameters
     ----------
@@ -68,29 +71,35 @@ class NumberEntries(NamedTuple):
     values: Floats
     n_columns: int
 
-    def __len__(self) -> int:
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
         return len(self.starts) - 1
 
     @property
     def rows(self) -> Ints:
         """The row of each entry."""
-        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+        return np.repeat(np.arange(self.n_rows), np.diff(self.starts))
 
-    def take(self, chosen: Ints) -> NumberEntries:
-        """Return some of the rows."""
-        lengths = np.diff(self.starts)[chosen]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
-        return NumberEntries(starts, self.columns[places], self.values[places], self.n_columns)
+    def take_rows(self, rows: Ints) -> NumberEntries:
+        """Return these rows, in this order; a row may occur several times."""
+        lengths = np.diff(self.starts)[rows]
+        entries = ranges(self.starts[rows], lengths)
+        return NumberEntries(
+            starts=np.concatenate([[0], np.cumsum(lengths)]),
+            columns=self.columns[entries],
+            values=self.values[entries],
+            n_columns=self.n_columns,
+        )
 
-    def of_columns(self, chosen: Ints) -> Floats:
-        """Return the numbers of some columns, which ascend: (m, columns)."""
-        numbers = np.zeros((len(self), len(chosen)))
+    def select_columns(self, columns: Ints) -> Floats:
+        """Return some columns as an array, with its zeros: (m, columns)."""
         place_of_column = np.full(self.n_columns, -1, np.int32)
-        place_of_column[chosen] = np.arange(len(chosen))
+        place_of_column[columns] = np.arange(len(columns))
         places = place_of_column[self.columns]
-        is_chosen = places >= 0
-        numbers[self.rows[is_chosen], places[is_chosen]] = self.values[is_chosen]
+        is_selected = places >= 0
+        numbers = np.zeros((self.n_rows, len(columns)))
+        numbers[self.rows[is_selected], places[is_selected]] = self.values[is_selected]
         return numbers
 
 
@@ -139,12 +148,13 @@ def _pack_sparse(X: Any) -> list[str]:
 
 
 def _as_numbers(values: Array) -> Floats:
-    """Return numbers in their canonical form: finite or NaN, with one NaN and one zero."""
+    """Return numbers in their canonical form: finite or NaN, and equal ones have equal bytes."""
     numbers = values.astype(np.float64)
     if values.dtype.kind == "i":
-        numbers[values == NO_TOKEN] = np.nan
-    numbers = np.clip(numbers, -_LARGEST, _LARGEST) + 0.0
-    numbers[np.isnan(numbers)] = np.nan
+        numbers[values == NO_TOKEN] = np.nan  # how a table of integers marks a missing one
+    numbers = np.clip(numbers, -_LARGEST, _LARGEST)
+    numbers += 0.0  # -0.0 becomes 0.0
+    numbers[np.isnan(numbers)] = np.nan  # NaNs may differ in their bits
     return numbers
 
 
@@ -164,22 +174,25 @@ def unpack_rows(contexts: Contexts, n_columns: int) -> NumberEntries:
     ValueError where a token is not the row of a table with so many columns.
     """
     vocabulary = contexts.vocabulary
-    if len(vocabulary) > len(vocabulary.strings):
+    has_numbers = len(vocabulary) > len(vocabulary.strings)
+    if has_numbers:
         raise ValueError("a row of a wide table is not packed")
     ranks = contexts.ranks[:, 0]
-    marks = np.zeros(len(vocabulary) + 1, bool)
-    marks[ranks] = True  # rank -1, no token, marks the last entry
-    is_used = marks[:-1]
-    # Each row is unpacked once, however often it occurs. The last one, without entries, stands for
-    # no token.
-    rows = [_unpack(token, n_columns) for token in vocabulary.strings[is_used].tolist()]
+    is_used = np.zeros(len(vocabulary) + 1, bool)
+    is_used[ranks] = True  # rank -1, no token, marks the last entry
+    is_used[-1] = False
+    # Each token is unpacked once, however often it occurs. One more row, the last one, has no
+    # entries: it stands for no token, and is what rank -1 reads.
+    rows = [_unpack(token, n_columns) for token in vocabulary.strings[is_used[:-1]].tolist()]
+    n_tokens = len(rows)
     rows.append((np.empty(0, np.int32), np.empty(0)))
-    row_of_rank = np.full(len(marks), len(rows) - 1)
-    row_of_rank[:-1][is_used] = np.arange(len(rows) - 1)
-    return _join_rows(rows, n_columns).take(row_of_rank[ranks])
+    row_of_rank = np.full(len(is_used), n_tokens)
+    row_of_rank[is_used] = np.arange(n_tokens)
+    return _join_rows(rows, n_columns).take_rows(row_of_rank[ranks])
 
 
 def _join_rows(rows: Iterable[tuple[NDArray[np.int32], Floats]], n_columns: int) -> NumberEntries:
+    """Return rows, at least one, given the columns and the values of the entries of each."""
     columns, values = zip(*rows, strict=True)
     starts = np.cumsum([0, *map(len, values)])
     return NumberEntries(starts, np.concatenate(columns), np.concatenate(values), n_columns)
@@ -207,8 +220,8 @@ def _unpack(token: str, n_columns: int) -> tuple[NDArray[np.int32], Floats]:
 
 
 def unpack_table(contexts: Contexts, n_columns: int) -> Floats:
-    """Return contexts of packed rows as a table (m, columns): only few rows have room for it."""
-    entries = unpack_rows(contexts, n_columns)
-    table = np.zeros((len(entries), n_columns))
-    table[entries.rows, entries.columns] = entries.values
-    return table
+    """Return contexts of packed rows as an array (m, n_columns).
+
+    It holds all zeros, too, so pass few rows at a time.
+    """
+    return unpack_rows(contexts, n_columns).select_columns(np.arange(n_columns))

@@ -71,11 +71,11 @@ def test_scores_are_exact_sums_of_whole_numbers() -> None:
         ]
         expected = [total / 2**scores.exponent for total in sums]
         folds = np.full(len(X), max(fit - 1, 0))
-        one = scores.scores(entries) if fit == 0 else scores.scores_without_folds(entries, folds)
+        one = scores.score_rows(entries) if fit == 0 else scores.score_left_out(entries, folds)
         assert one[:, 0].tolist() == expected
     # rows that are scored together change nothing
-    alone = np.vstack([scores.scores(entries.take(np.array([i]))) for i in range(len(X))])
-    np.testing.assert_array_equal(alone, scores.scores(entries))
+    alone = np.vstack([scores.score_rows(entries.take_rows(np.array([i]))) for i in range(len(X))])
+    np.testing.assert_array_equal(alone, scores.score_rows(entries))
 
 
 @pytest.mark.parametrize("n_labels", [2, 3])
@@ -108,7 +108,7 @@ def test_fits_find_the_minimum_of_a_plain_loss(monkeypatch: pytest.MonkeyPatch, 
 
     best = minimize(loss, np.zeros(Z.shape[1] * outputs), method="L-BFGS-B", options={"maxiter": 2000})
     expected = Z @ best.x.reshape(-1, outputs)
-    np.testing.assert_allclose(found.scores(read(X)), expected, atol=5e-3)
+    np.testing.assert_allclose(found.score_rows(read(X)), expected, atol=5e-3)
 
 
 def test_columns_that_tell_are_chosen_and_noise_is_not() -> None:

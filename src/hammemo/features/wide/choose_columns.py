@@ -117,7 +117,7 @@ def choose_narrowing(
     m = max(1, int(np.searchsorted(n_entries, most_entries, side="right")))
     rows = distinct.rows[:m]
     counts = distinct.counts[:m]
-    entries = entries.take(np.arange(len(rows)))
+    entries = entries.take_rows(np.arange(len(rows)))
     scaling = Scaling.from_rows(entries, counts)
     if not len(scaling.columns):
         return first

@@ -148,7 +148,7 @@ class Narrowing(Cached):
         if contexts.h != self.width:
             return contexts
         entries = self.entries(contexts)
-        scores = None if self.scores is None else self.scores.scores(entries)
+        scores = None if self.scores is None else self.scores.score_rows(entries)
         return self._narrow(contexts, entries, scores)
 
     def learn(self, examples: Examples) -> Examples:
@@ -159,14 +159,14 @@ class Narrowing(Cached):
         entries = self.entries(contexts)
         scores = None
         if self.scores is not None:
-            scores = self.scores.scores_without_folds(entries, self.folds(contexts))
+            scores = self.scores.score_left_out(entries, self.folds(contexts))
         return replace(examples, contexts=self._narrow(contexts, entries, scores))
 
     def _narrow(
         self, contexts: Contexts, entries: NumberEntries, scores: Floats | None
     ) -> Contexts:
         """Return narrow rows, given the numbers of rows and their scores."""
-        values = entries.of_columns(self.chosen)
+        values = entries.select_columns(self.chosen)
         if scores is not None:
             values = np.hstack([values, np.clip(scores, -LARGEST, LARGEST)])
         numbers = Contexts(np.where(np.isnan(values), float(NO_TOKEN), values))
@@ -196,7 +196,8 @@ class Narrowing(Cached):
         spread[:, self._plain_places] = values[:, :n_plain]
         if self.scores is None:
             return spread
-        for row, (columns, added) in enumerate(self.scores.shares(self.entries(contexts))):
+        contributions = self.scores.compute_contributions(self.entries(contexts))
+        for row, (columns, added) in enumerate(contributions):
             sizes = np.abs(added)
             totals = sizes.sum(axis=0)
             for output, total in enumerate(totals.tolist()):
@@ -269,7 +270,7 @@ class Narrowing(Cached):
         scores = None
         if n_scores:
             scores = LinearScores.from_stored(
-                described["exponent"], n_scores, n, stored.part("scores")
+                described["exponent"], stored.part("scores"), outputs=n_scores, n_columns=n
             )
         return cls(kinds, packed=packed, chosen=chosen, scores=scores, fold_key=fold_key)
 

@@ -121,7 +121,7 @@ class Scaling:
         scaled = self._scale(np.where(is_missing, 0.0, values), places)
         scaled = np.where(is_missing, 0.0, scaled)
         starts = np.concatenate([[0], np.cumsum(is_scaled)])[entries.starts]
-        shape = (len(entries), len(self.columns))
+        shape = (entries.n_rows, len(self.columns))
         return sparse.csr_array((scaled - self.of_zero[places], places, starts), shape=shape)
 
     def matrix(self, entries: NumberEntries) -> Any:

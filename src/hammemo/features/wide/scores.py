@@ -50,7 +50,7 @@ class LinearScores:
     scaling : Scaling
         Of the q columns that are used.
     coefficients : ndarray of int32, shape (1 + FOLDS, q, outputs)
-        Fitted to all rows, and without each fold.
+        Those of each fit. Fit 0 is to all rows, and fit 1 + k to the rows that are not in fold k.
     constants : ndarray of int64, shape (1 + FOLDS, outputs)
     exponent : int
         Whole-number scores are parts of 2^-exponent.
@@ -66,49 +66,56 @@ class LinearScores:
         """How many scores there are."""
         return int(self.coefficients.shape[2])
 
-    def scores(self, entries: NumberEntries) -> Floats:
-        """Return the scores by all rows: (m, outputs)."""
-        return self._scores(entries, 0)
+    def score_rows(self, entries: NumberEntries) -> Floats:
+        """Return the scores of rows of a question, by the fit to all rows: (m, outputs)."""
+        return self._score(entries, 0)
 
-    def scores_without_folds(self, entries: NumberEntries, folds: Ints) -> Floats:
-        """Return the scores of rows in these folds, by the functions without their folds.
+    def score_left_out(self, entries: NumberEntries, folds: Ints) -> Floats:
+        """Return the scores of learned rows, each by the fit that left its fold out.
 
         Shapes
         ------
         folds : (m,); returned : (m, outputs)
         """
-        scores = np.zeros((len(entries), self.outputs))
+        scores = np.zeros((entries.n_rows, self.outputs))
         for fold in range(FOLDS):
-            places = np.flatnonzero(folds == fold)
-            if len(places):
-                scores[places] = self._scores(entries.take(places), 1 + fold)
+            rows = np.flatnonzero(folds == fold)
+            if len(rows):
+                scores[rows] = self._score(entries.take_rows(rows), 1 + fold)
         return scores
 
-    def _scores(self, entries: NumberEntries, number: int) -> Floats:
-        """Return the scores by one of the functions: 0 for all rows, then one for each fold."""
-        coefficients = self.coefficients[number]
-        zeros = self.scaling.of_zero.astype(np.int64) @ coefficients.astype(np.int64)
-        differences = self.scaling.differences(entries) @ coefficients.astype(np.float64)
-        return np.asarray(np.ldexp(differences + (zeros + self.constants[number]), -self.exponent))
+    def _score(self, entries: NumberEntries, fit: int) -> Floats:
+        """Return the scores by one of the fits: (m, outputs).
 
-    def shares(self, entries: NumberEntries) -> list[tuple[Ints, Floats]]:
-        """Return, for each row, the columns that differ from their center, and what each adds.
+        Scaled numbers are those of a row of zeros plus `differences`, which are sparse. So a score
+        is that of zeros, the same for all rows, plus that of the differences.
+        """
+        coefficients = self.coefficients[fit]
+        score_of_zeros = self.scaling.of_zero.astype(np.int64) @ coefficients.astype(np.int64)
+        score_of_zeros += self.constants[fit]
+        differences = self.scaling.differences(entries) @ coefficients.astype(np.float64)
+        return np.asarray(np.ldexp(differences + score_of_zeros, -self.exponent))
+
+    def compute_contributions(self, entries: NumberEntries) -> list[tuple[Ints, Floats]]:
+        """Return what each column adds to the scores of each row, by the fit to all rows.
+
+        Columns whose scaled number is zero, and so is what they add, are left out.
 
         Shapes
         ------
-        returned : for each row, (columns,), (columns, outputs)
+        returned : for each row, the columns (c,) and what they add (c, outputs)
         """
         coefficients = np.ldexp(self.coefficients[0].astype(np.float64), -self.exponent)
         of_zero = self.scaling.of_zero
-        rows = self.scaling.differences(entries)
-        shares = []
-        for first, last in pairwise(rows.indptr.tolist()):
+        differences = self.scaling.differences(entries)
+        contributions = []
+        for first, last in pairwise(differences.indptr.tolist()):
             scaled = of_zero.copy()
-            scaled[rows.indices[first:last]] += rows.data[first:last]
+            scaled[differences.indices[first:last]] += differences.data[first:last]
             places = np.flatnonzero(scaled)
             columns = self.scaling.columns[places].astype(np.int64)
-            shares.append((columns, scaled[places, None] * coefficients[places]))
-        return shares
+            contributions.append((columns, scaled[places, None] * coefficients[places]))
+        return contributions
 
     def arrays(self) -> dict[str, Array]:
         """Return the arrays, by name."""
@@ -123,9 +130,20 @@ class LinearScores:
 
     @classmethod
     def from_stored(
-        cls, exponent: Any, outputs: int, n_columns: int, stored: StoredArrays
+        cls, exponent: Any, stored: StoredArrays, *, outputs: int, n_columns: int
     ) -> LinearScores:
-        """Return the functions of a file for tables of so many columns, checked: undo `arrays`."""
+        """Return the functions of a file, checked: undo `arrays`.
+
+        Parameters
+        ----------
+        exponent : int
+            As the file says; it is checked, too.
+        stored : StoredArrays
+        outputs : int
+            How many scores there are.
+        n_columns : int
+            How many columns the table has.
+        """
         columns = stored.take("columns", "int32", (None,))
         q = len(columns)
         is_ascending = bool((np.diff(columns) > 0).all())
@@ -144,10 +162,17 @@ class LinearScores:
         constants = stored.take("constants", "int64", (1 + FOLDS, outputs))
         if type(exponent) is not int or abs(exponent) > _MOST_EXPONENT:
             raise ValueError("the unit of its linear scores is impossible")
-        for array, largest in ((coefficients, 2**COEFFICIENT_BITS), (constants, _MOST_CONSTANT)):
-            if array.size and max(-int(array.min()), int(array.max())) > largest:
-                raise ValueError("a coefficient of its linear scores is too large")
-        sizes = np.abs(scaling.exponents.astype(int))
-        if (np.abs(scaling.centers) > 1).any() or (sizes > _MOST_COLUMN_EXPONENT).any():
+        _check_sizes(coefficients, 2**COEFFICIENT_BITS)
+        _check_sizes(constants, _MOST_CONSTANT)
+        # Numbers are divided by 2^exponent before the center is subtracted: they are below 1.
+        exponent_sizes = np.abs(scaling.exponents.astype(int))
+        has_far_center = (np.abs(scaling.centers) > 1).any()
+        if has_far_center or (exponent_sizes > _MOST_COLUMN_EXPONENT).any():
             raise ValueError("the units of its columns are impossible")
         return cls(scaling, coefficients, constants, exponent)
+
+
+def _check_sizes(array: Ints, largest: int) -> None:
+    """Refuse coefficients or constants above the largest size, with either sign."""
+    if array.size and max(-int(array.min()), int(array.max())) > largest:
+        raise ValueError("a coefficient of its linear scores is too large")

@@ -64,7 +64,15 @@ class Names(Generic[Part]):
         return iter((AUTO, *self.classes))
 
     def make(self, text: str) -> Part:
-        """Return a new part of this name, which is not "auto"; refuse a name that is not known."""
+        """Return a new part of this name, or raise ValueError.
+
+        "auto" is refused: what it becomes depends on the data, and callers decide it
+        (:mod:`hammemo.tasks.labels.automatic`).
+        """
+        if text == AUTO:
+            raise ValueError(
+                f"{self.kind}='auto' is no single {self.kind}: decide first what it is."
+            )
         texts = text.split("+") if self.joined else [text]
         terms = [self._make_term(term) for term in texts]
         if None in terms:
@@ -75,7 +83,7 @@ class Names(Generic[Part]):
         return sum_of_terms
 
     def _make_term(self, text: str) -> Any:
-        """Return the part of one name with its numbers, or None."""
+        """Return the part of one name with its numbers, or None where these are not valid."""
         name, *numbers = text.strip().split(":")
         types = [*self.numbers.get(name, {}).values()]
         if name not in self.classes or len(numbers) > len(types):
@@ -92,7 +100,10 @@ class Names(Generic[Part]):
             self.make(text)
 
     def resolve(self, value: Any) -> Part:
-        """Return the part of a name, or the part itself; refuse what is neither."""
+        """Return the part of a name (see `make`), or the part itself.
+
+        TypeError for what is neither.
+        """
         if isinstance(value, str):
             return self.make(value)
         if not isinstance(value, self.base):
