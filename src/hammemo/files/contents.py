@@ -26,7 +26,7 @@ from hammemo.edits.state import ModelState
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import FORMAT, Archive, FileError, refusing, seal
+from hammemo.files.archive import FORMAT, Archive, FileError, SealedFile, refusing, seal
 from hammemo.files.descriptions import (
     ParameterError,
     Restorer,
@@ -155,15 +155,13 @@ NAMES_ONLY: Final = "names_only"
 # Writing
 
 
-def file_pieces(model: Savable, notes: Notes) -> list[bytes | memoryview]:
-    """Return the pieces of the file of one version of a model; the second one is its checksum."""
+def file_pieces(model: Savable, notes: Notes) -> SealedFile:
+    """Return the pieces of the file of one version of a model."""
     describe = DESCRIBERS[model.kind_in_files]
     return _seal_contents(describe(model), notes)
 
 
-def head_pieces(
-    model: MemoryClassifier, notes: Notes, segmented: SignedSum
-) -> list[bytes | memoryview]:
+def head_pieces(model: MemoryClassifier, notes: Notes, segmented: SignedSum) -> SealedFile:
     """Return the pieces of the file of a head: the model without the rows of its table.
 
     The rows lie in the segments of `segmented`, which are files of their own.
@@ -171,7 +169,7 @@ def head_pieces(
     return _seal_contents(_describe_classifier(model, segmented), notes)
 
 
-def _seal_contents(contents: Contents, notes: Notes) -> list[bytes | memoryview]:
+def _seal_contents(contents: Contents, notes: Notes) -> SealedFile:
     """Return the pieces of a file with these arrays and this description."""
     arrays, about = contents
     if notes:
