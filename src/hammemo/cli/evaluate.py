@@ -156,7 +156,7 @@ def evaluate_files(
         typer.echo(f"Drawn in {measuring.plot}")
 
 
-class _Rows(NamedTuple):
+class _EvaluatedRows(NamedTuple):
     """All rows of tables, the names of their columns, and what these hold."""
 
     material: TableMaterial
@@ -164,7 +164,7 @@ class _Rows(NamedTuple):
     columns: InputColumns
 
 
-def _read_rows(schema: TableSchema, files: list[str], file_format: str | None) -> _Rows:
+def _read_rows(schema: TableSchema, files: list[str], file_format: str | None) -> _EvaluatedRows:
     """Return all rows of tables; refuse files without a row."""
     from hammemo.cli.model_columns import InputColumns
     from hammemo.evaluation.splits import TableMaterial
@@ -193,7 +193,7 @@ def _read_rows(schema: TableSchema, files: list[str], file_format: str | None) -
         is_target=schema.is_target,
     )
     # What columns hold is settled before the first batch, so any batch says it.
-    return _Rows(material, last_batch.columns, InputColumns.of_batch(last_batch))
+    return _EvaluatedRows(material, last_batch.columns, InputColumns.of_batch(last_batch))
 
 
 def _read_documents(

@@ -320,7 +320,7 @@ def load(
     return restored.model
 
 
-class _Restored(NamedTuple):
+class _LoadedModel(NamedTuple):
     """A model, the file or the head that it came from, and the checksum of that."""
 
     model: Any
@@ -330,7 +330,7 @@ class _Restored(NamedTuple):
 
 def _restore(
     find_place: Callable[[], str], make_restorer: Callable[[], Restorer], *, verify: bool
-) -> _Restored:
+) -> _LoadedModel:
     """Return the model in a file or a folder, whose head is read again where it was replaced.
 
     A folder is read without its lock, first the head and then the segments that it names. Between
@@ -364,7 +364,7 @@ def _restore(
                 raise
             previous_checksum = archive.checksum
         else:
-            return _Restored(model, head, archive.checksum)
+            return _LoadedModel(model, head, archive.checksum)
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
