@@ -268,7 +268,7 @@ def test_tables(case: Case, n_labels: int, size: str, whole: bool, divided: bool
     tables = random_tables(case, n_labels, size)
     weights = np.ones(n_sites) if whole else case.rng.choice([0.1, 0.3, 0.7, 1 / 3], n_sites)
     divisor = case.rng.integers(1, 50, n_labels).astype(float) if divided else None
-    plain = tables._sums(tables.layout.rows(case.contexts), weights)
+    plain = tables._sum_rows_in_numpy(tables.layout.rows(case.contexts), weights)
     plain = plain if divisor is None else plain / divisor
     source = case.layout.source(case.contexts)
     for path in PATHS:
@@ -296,7 +296,7 @@ def test_one_context(case: Case, n_labels: int, size: str, whole: bool, divided:
     tables, known = random_tables(case, n_labels, size), map_strings(case)
     weights = np.full(len(case.layout.groups), 1.0 if whole else 0.7)
     divisor = case.rng.integers(1, 50, n_labels).astype(float) if divided else None
-    plain = tables._sums(tables.layout.rows(case.contexts), weights) / (1 if divisor is None else divisor)
+    plain = tables._sum_rows_in_numpy(tables.layout.rows(case.contexts), weights) / (1 if divisor is None else divisor)
     tokens = np.append(np.array(case.contexts.vocabulary.tolist(), object), NO_TOKEN)
     for path in PATHS:
         table = compiled(tables, weights, divisor, path)
@@ -319,7 +319,7 @@ def test_threads_divide_the_work_without_a_seam(path: str, kind: str) -> None:
     layout = RowLayout(sites := PositionalHamming().resolve(3), 0, None, 20, reserve_nothing(sites))
     tables = random_tables(Case(layout, contexts, rng), 17, "16")
     table = compiled(tables, np.ones(3), None, path)
-    plain = tables._sums(tables.layout.rows(contexts), np.ones(3))
+    plain = tables._sum_rows_in_numpy(tables.layout.rows(contexts), np.ones(3))
     for threads in (0, 1, 3, 1000):
         scores, winners = np.full(plain.shape, np.nan), np.full(len(contexts), -7, np.int32)
         leaders = np.full((len(contexts), 3), -7, np.int32)
@@ -408,7 +408,7 @@ def test_where_sums_are_too_wide_numpy_answers(weights: list[float], count: int)
     clf = MemoryClassifier(SiteKernel([0, 1], weights), Hashed(buckets=3, reserved=2), random_state=1, vote="sum")
     clf.fit(X, y, np.where(np.arange(60) < 20, count, 1))
     tables: Any = clf.memory_.reader()
-    plain = tables._sums(tables.layout.rows(Contexts.of(X)), clf.sites_.weights) / sum(weights)
+    plain = tables._sum_rows_in_numpy(tables.layout.rows(Contexts.of(X)), clf.sites_.weights) / sum(weights)
     assert (not tables._table(clf.sites_.weights, None).is_compiled) == (weights[0] != 0.5)
     np.testing.assert_array_equal(clf.predict(X), plain.argmax(axis=1))
     np.testing.assert_array_equal(clf.top_k(X, 3), top_columns(plain, 3))

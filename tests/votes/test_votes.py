@@ -170,7 +170,7 @@ def plain_features(X: Any, y: Any, clf: MemoryClassifier, smoothing: tuple[float
 
 def plain_scores(ranker: Any, contexts: Contexts) -> Any:
     """Return the scores of a ranker of a hashed memory, by NumPy."""
-    return ranker._sums(ranker._values(ranker._raw.layout.rows(contexts)))
+    return ranker._sum_values(ranker._values(ranker._raw.layout.rows(contexts)))
 
 
 def test_features_leave_each_example_out() -> None:

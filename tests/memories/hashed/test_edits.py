@@ -387,5 +387,5 @@ def test_rows_centred_by_the_compiled_loop_are_those_of_numpy(
     reader: Any = memory.reader()
     queries = Contexts.of(table_of([(tokens, "") for tokens in asked])[0])
     scores = reader._row_scores(queries, np.array(weights))
-    assert scores.tobytes() == reader._sums(reader.layout.rows(queries), np.array(weights)).tobytes()
+    assert scores.tobytes() == reader._sum_rows_in_numpy(reader.layout.rows(queries), np.array(weights)).tobytes()
     assert reader._score_table is None

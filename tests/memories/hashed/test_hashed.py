@@ -261,7 +261,7 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
     assert vars(tables)["_score_table"]
     np.testing.assert_array_equal(few[0], tables.winners(contexts, weights, divisor))
     np.testing.assert_array_equal(few[1], tables.leaders(contexts[:9], weights, divisor, 3))
-    np.testing.assert_array_equal(scores, tables._sums(tables.layout.rows(Contexts.of(X)), weights))
+    np.testing.assert_array_equal(scores, tables._sum_rows_in_numpy(tables.layout.rows(Contexts.of(X)), weights))
 
 
 # ---------------------------------------------------------------- buckets and reserved rows per site

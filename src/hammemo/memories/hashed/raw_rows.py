@@ -54,8 +54,8 @@ class TableBudget(CompileBudget):
         n_cells = int(layout.first_rows[-1]) * n_labels
         self._price = share * n_cells + 16 * CELLS_A_CALL  # a table has costs of its own
 
-    def is_spent(self, n_contexts: int) -> bool:
-        """Return whether a table pays by now, these contexts counted."""
+    def spend_and_test(self, n_contexts: int) -> bool:
+        """Count these contexts as answered row by row; return whether a table pays by now."""
         self.spend(n_contexts)
         return self.spent > self._price
 
@@ -128,8 +128,8 @@ class RawRows(Cached):
         """
         rows = self.layout.find_rows(contexts)
         high = self.read(rows).astype(np.float64)
-        n_own, _ = self.layout.sizes
-        return np.where((rows < n_own)[:, :, None], high, 0.0), high
+        n_reserved, _ = self.layout.sizes
+        return np.where((rows < n_reserved)[:, :, None], high, 0.0), high
 
 
 FRACTION_BITS = 2

@@ -93,12 +93,15 @@ class HashedRanker(Ranker):
     def __init__(self, raw: RawRows, rule: RowRule, threads: int = 1) -> None:
         n_sites = len(rule.weights)
         n_labels = len(rule.prior)
-        super().__init__(n_labels, 2 * n_labels)
+        # The scores of a context, and a second array of that size on the way to the best.
+        super().__init__(n_labels, row_width=2 * n_labels)
         self._raw = raw
         self._rule = rule
         self._threads = threads
-        # numbers that a context needs on the way
-        self._width = (4 * len(rule.smoothing) + 4) * n_sites * n_labels
+        # How many numbers the rule computes on the way for one context, in arrays of one number for
+        # each site and label. Each amount of smoothing needs four: a gain, a loss and the running
+        # sums of both. Four more are for the counts, the values and their rounding.
+        self._context_numbers = (4 * len(rule.smoothing) + 4) * n_sites * n_labels
         self._base = _to_fixed(rule.base)
         self._budget = TableBudget(raw.layout, n_labels)
 
@@ -106,14 +109,15 @@ class HashedRanker(Ranker):
     def _table(self) -> NativeTable:
         """All rows, compiled."""
         rows, step, base = rule_rows(self._raw, self._rule)
-        weights = np.ones(len(rows))
+        weights = np.ones(len(rows))  # the rule has multiplied its own in
         return NativeTable(self._raw.layout, rows, weights, step, base=base, threads=self._threads)
 
     def _table_if_worth(self, contexts: Contexts) -> NativeTable | None:
-        """Return `_table`, or None while too little was asked to make it."""
-        if "_table" not in vars(self) and not self._budget.is_spent(len(contexts)):
-            return None
-        return self._table
+        """Count these contexts; return `_table`, or None while too few were asked to make it."""
+        is_made = "_table" in vars(self)  # where `cached_property` keeps it
+        if is_made or self._budget.spend_and_test(len(contexts)):
+            return self._table
+        return None
 
     def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
@@ -126,9 +130,9 @@ class HashedRanker(Ranker):
         """Return the scores row by row, in pieces that bound the memory needed."""
         find_rows = self._raw.layout.find_rows
         if len(contexts) == 1:
-            return self._sums(self._values(find_rows(contexts)))
-        pieces = row_pieces(len(contexts), self._width)
-        scores = [self._sums(self._values(find_rows(contexts[piece]))) for piece in pieces]
+            return self._sum_values(self._values(find_rows(contexts)))
+        pieces = row_pieces(len(contexts), self._context_numbers)
+        scores = [self._sum_values(self._values(find_rows(contexts[piece]))) for piece in pieces]
         if not scores:
             return np.zeros((0, self.n_labels))
         return np.concatenate(scores)
@@ -137,7 +141,8 @@ class HashedRanker(Ranker):
         """Return the rule's values of rows in fixed point, zero where the row is -1: (m, S, L)."""
         return _to_fixed(self._rule.values(self._raw.read(rows)))
 
-    def _sums(self, values: NDArray[np.int32]) -> Floats:
+    def _sum_values(self, values: NDArray[np.int32]) -> Floats:
+        """Return the scores of contexts from the values that `_values` returned for them."""
         totals = values.sum(axis=1, dtype=np.int64) + self._base
         return np.asarray(totals * 2.0**-RULE_BITS)
 
@@ -156,9 +161,10 @@ class HashedRanker(Ranker):
         return table.leaders(contexts, k)
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a way from one context of integers and strings to its winner.
+        """Return a function from one context, of integers and strings, to the column of its winner.
 
-        It returns -1 where `winners` has to be asked.
+        The function returns -1 for a context that it cannot answer: `winners` can. There is none
+        where NumPy answers. A caller asks for it to answer many, so the table is made at once.
         """
         return self._table.single()
 
@@ -170,10 +176,11 @@ class HashedRanker(Ranker):
         """
         rows = self._raw.layout.find_rows(contexts)
         values = self._values(rows)[:, :, columns].astype(np.float64)
-        low, high = np.zeros((2, *values.shape))
+        low = np.zeros(values.shape)
+        high = np.zeros(values.shape)
         least, most = self._raw.bounds(contexts)
-        for k, row in enumerate(rows.T):
-            has_row = row >= 0
+        for k, site_rows in enumerate(rows.T):
+            has_row = site_rows >= 0
             least_counts = least[has_row, k]
             most_counts = most[has_row, k]
             low_values, high_values = self._rule.row_bounds(k, least_counts, most_counts)
@@ -246,8 +253,10 @@ class HashedTables(Compiled):
         threads: int = 1,
         previous: PreviousTable | None = None,
     ) -> None:
-        super().__init__(frame, 2 * len(frame.labels))
-        # so no sum over a column is larger
+        n_labels = len(frame.labels)
+        # The scores of a context, and a second array of that size on the way to the best.
+        super().__init__(frame, row_width=2 * n_labels)
+        # No count and no sum over the rows of a site exceeds the number of examples.
         if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
             raise ValueError(
                 "The memory holds 2^53 examples or more: fixed-point scores have room for fewer."
@@ -256,9 +265,11 @@ class HashedTables(Compiled):
         self.layout = layout
         self._raw = RawRows(layout, tables, source)
         self._previous = previous
+        # The table of a version before is copied, which costs less than computing all rows. There
+        # are no earlier bounds to copy.
         share = 1.0 if previous is None else _COPYING
-        self._budget = TableBudget(layout, len(frame.labels), share)
-        self._bound_budget = TableBudget(layout, len(frame.labels))
+        self._budget = TableBudget(layout, n_labels, share)
+        self._bound_budget = TableBudget(layout, n_labels)
         self._score_table: tuple[bytes, PreviousTable] | None = None
         self._bound_tables: BoundTables | None = None
 
@@ -284,9 +295,10 @@ class HashedTables(Compiled):
         return table.leaders(contexts, k)
 
     def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
-        """Return a way from one context of integers and strings to its winner.
+        """Return a function from one context, of integers and strings, to the column of its winner.
 
-        It returns -1 where `winners` has to be asked.
+        The function returns -1 for a context that it cannot answer: `winners` can. There is none
+        where NumPy answers. A caller asks for it to answer many, so the table is made at once.
         """
         return self._table(weights, divisor).single()
 
@@ -298,30 +310,45 @@ class HashedTables(Compiled):
         return self._raw.site_counts(contexts)
 
     def site_scores(self, contexts: Contexts, weights: Floats, columns: Ints) -> SiteScores:
-        """Return what each site adds to the scores of labels, with hard bounds."""
-        values = (
-            self._read_centred(self.layout.find_rows(contexts))[:, :, columns] / 2**FRACTION_BITS
-        )
+        """Return what each site adds to the scores of labels, with hard bounds.
+
+        The values are centred counts; the bounds are for exact counts.
+        """
+        rows = self.layout.find_rows(contexts)
+        values = self._read_centred(rows)[:, :, columns] / 2**FRACTION_BITS
         low, high = self._raw.bounds(contexts)
-        scale = weights[:, None]
-        return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
+        site_weights = weights[:, None]
+        return SiteScores(
+            site_weights * values,
+            site_weights * low[:, :, columns],
+            site_weights * high[:, :, columns],
+        )
 
     def has_seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return whether a stored example holds each token where it is compared: 1, 0, or -1.
+        """Return whether a stored example holds each token at a compared position.
 
-        A reserved row that has counts proves that it was, empty rows at every compared position
-        that it was not. Positions that are compared as part of a tuple only leave it open.
+        1 for yes, 0 for no, -1 where it is not known. It is looked up at the sites of one position.
+        A reserved row with counts proves that the token was stored, for no other token reads it.
+        Rows without counts at all compared positions prove that it was not. Nothing does where some
+        position is compared only together with others: rows of tuples do not name their tokens.
+
+        Shapes
+        ------
+        returned : (number of tokens,)
         """
-        sites = self.layout.sites
-        single = [k for k, site in enumerate(sites.positions) if len(site) == 1]
-        if not len(tokens) or not single:
+        positions = self.layout.sites.positions
+        single_sites = [k for k, site in enumerate(positions) if len(site) == 1]
+        if not len(tokens) or not single_sites:
             return np.full(len(tokens), -1, np.int8)
-        everywhere = Contexts(np.repeat(object_array(tokens)[:, None], sites.h, axis=1))
+        # one context for each token, which holds it at every position
+        everywhere = Contexts(np.repeat(object_array(tokens)[:, None], self.layout.sites.h, axis=1))
         low, high = self._raw.bounds(everywhere)
-        is_proven = low[:, single].any(axis=(1, 2))
-        is_possible = high[:, single].any(axis=(1, 2))
-        compared = {r for site in sites.positions for r in site}
-        if compared != {sites.positions[k][0] for k in single}:
+        is_proven = low[:, single_sites].any(axis=(1, 2))
+        single_positions = {positions[k][0] for k in single_sites}
+        compared_positions = {r for site in positions for r in site}
+        if compared_positions == single_positions:
+            is_possible = high[:, single_sites].any(axis=(1, 2))
+        else:
             is_possible = np.full(len(tokens), True)
         return np.where(is_proven, 1, np.where(is_possible, -1, 0)).astype(np.int8)
 
@@ -339,9 +366,16 @@ class HashedTables(Compiled):
         return np.concatenate([np.empty((0, len(self.labels))), *scores])
 
     def _sum_rows(self, rows: Ints, weights: Floats) -> Floats:
-        """Return what `_sums` does, by the compiled loop where it can be used."""
+        """Return the weighted sums of centred rows, by the compiled loop where there is one.
+
+        NumPy is as fast where all rows are centred already (`_centred`).
+
+        Shapes
+        ------
+        rows : (m, S); returned : (m, L)
+        """
         if self.layout.compiled is None or "_centred" in vars(self):
-            return self._sums(rows, weights)
+            return self._sum_rows_in_numpy(rows, weights)
         out = np.empty((len(rows), len(self.labels)))
         self.layout.compiled.centred_sums(
             rows=rows,
@@ -353,8 +387,8 @@ class HashedTables(Compiled):
         )
         return out
 
-    def _sums(self, rows: Ints, weights: Floats) -> Floats:
-        """Return the weighted sums of centred rows."""
+    def _sum_rows_in_numpy(self, rows: Ints, weights: Floats) -> Floats:
+        """Return what `_sum_rows` does, the same to the bit."""
         weighted = weights[:, None] * self._read_centred(rows)
         return np.asarray(in_order(weighted) / 2**FRACTION_BITS)
 
@@ -393,10 +427,17 @@ class HashedTables(Compiled):
         return np.concatenate(lows), np.concatenate(highs)
 
     def _bound_sums(self, rows: Ints, weights: Floats) -> tuple[Floats, Floats]:
-        """Return the weighted counts of the reserved ones among rows, and of all."""
+        """Return the weighted sums of the reserved ones among rows, and of all rows.
+
+        Shapes
+        ------
+        rows : (m, S); returned : (m, L), (m, L)
+        """
         weighted = weights[:, None] * self._raw.read(rows)
-        n_own, _ = self.layout.sizes
-        reserved = np.where((rows < n_own)[:, :, None], weighted, 0.0)
+        n_reserved, _ = self.layout.sizes
+        # Rows without a feature are -1, and zeros: it does not matter that they pass as reserved.
+        is_reserved = (rows < n_reserved)[:, :, None]
+        reserved = np.where(is_reserved, weighted, 0.0)
         return in_order(reserved), in_order(weighted)
 
     def integer_rows(self, rule: RowRule | None) -> FixedRows:
@@ -433,38 +474,39 @@ class HashedTables(Compiled):
         key: bytes | None = None,
     ) -> HashedTables:
         """Return the compiled form with these arrays, checked: undo `pack`."""
-        buckets: Any = description.get("buckets")
-        seed = description.get("seed")
-        if set(description) != {"buckets", "seed", "key"} or type(seed) is not int:
-            raise ValueError("the hashed tables are not described by buckets, seed and key")
-        listed_buckets = buckets if type(buckets) is list else [buckets]
-        if any(type(n) is not int or not 1 <= n < 2**31 for n in listed_buckets):
-            raise ValueError(
-                "the buckets of the hashed tables are not one positive number, or one a site"
-            )
+        described = _check_description(description)
         groups = site_groups(frame.sites)
-        numbers = per_site(buckets, len(groups))
-        secret = key if description["key"] else None
-        no_limit = [2**31] * (max(groups) + 1)
-        reserved = read_reserved(stored, frame.sites, seed=seed, key=secret, most=no_limit)
         n_labels = len(frame.labels)
+        secret = key if described.has_key else None
+        # The file does not say how many features may be reserved: its arrays say how many are.
+        no_limit = [2**31] * (max(groups) + 1)
+        bucket_numbers = per_site(described.buckets, len(groups))
+        reserved = read_reserved(
+            stored, frame.sites, seed=described.seed, key=secret, most=no_limit
+        )
         tables = []
-        for k, (group, n_buckets) in enumerate(zip(groups, numbers, strict=True)):
-            n_own = len(reserved.hashes[group])
-            shape = (n_own + n_buckets, n_labels)
+        for k, (group, n_buckets) in enumerate(zip(groups, bucket_numbers, strict=True)):
+            n_reserved = len(reserved.hashes[group])
+            shape = (n_reserved + n_buckets, n_labels)
             counts = stored.whole_numbers(f"counts.{k}", shape, below=MAX_EXAMPLES)
             if not stored.trusted:
                 _check_totals(k, counts, frame)
-            tables.append(SiteTable.of(counts[:n_own], counts[n_own:]))
-        every = np.arange(n_labels)
+            tables.append(SiteTable.of(counts[:n_reserved], counts[n_reserved:]))
         layout = RowLayout(
-            sites=frame.sites, seed=seed, key=secret, buckets=buckets, reserved=reserved
+            sites=frame.sites,
+            seed=described.seed,
+            key=secret,
+            buckets=described.buckets,
+            reserved=reserved,
         )
-        return cls(layout, Tables(tuple(tables), every), every, frame)
+        # Files have labels in canonical order, so each has the column of its own place.
+        columns = np.arange(n_labels)
+        return cls(layout, Tables(tuple(tables), columns), columns, frame)
 
     def __getstate__(self) -> dict[str, Any]:
-        no_caches = {"_previous": None, "_score_table": None, "_bound_tables": None}
-        return {**vars(self), **no_caches}
+        # Compiled tables are large, and made again where they are needed.
+        no_tables = {"_previous": None, "_score_table": None, "_bound_tables": None}
+        return {**vars(self), **no_tables}
 
     @cached_property
     def _centred(self) -> list[Ints]:
@@ -483,30 +525,38 @@ class HashedTables(Compiled):
         """
         if "_centred" in vars(self):
             values = np.zeros((*rows.shape, len(self.labels)), np.int64)
-            for k, (table, row) in enumerate(zip(self._centred, rows.T, strict=True)):
-                values[row >= 0, k] = table[row[row >= 0]]
+            for k, (table, site_rows) in enumerate(zip(self._centred, rows.T, strict=True)):
+                has_row = site_rows >= 0
+                values[has_row, k] = table[site_rows[has_row]]
             return values
-        counts = self._raw.read(rows)
-        (n_own, buckets) = self.layout.sizes
-        shared = centre_counts(counts, self._raw.shared_sums, buckets)
-        return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
+        counts = self._raw.read(rows)  # zeros where the row is -1, and they pass as reserved
+        n_reserved, n_buckets = self.layout.sizes
+        is_bucket = (rows >= n_reserved)[:, :, None]
+        exact = counts << FRACTION_BITS
+        centred = centre_counts(counts, self._raw.shared_sums, n_buckets)
+        return np.where(is_bucket, centred, exact)
 
     def _table_if_worth(
         self, contexts: Contexts, weights: Floats, divisor: Divisor | None
     ) -> NativeTable | None:
-        """Return `_table`, or None while too little was asked to make one.
+        """Count these contexts; return `_table`, or None while too few were asked to make one.
 
-        A model may change after each query.
+        A model may change after each query, and a table of it is of no use then.
         """
-        if self._score_table is None and not self._budget.is_spent(len(contexts)):
-            return None
-        return self._table(weights, divisor)
+        is_made = self._score_table is not None
+        if is_made or self._budget.spend_and_test(len(contexts)):
+            return self._table(weights, divisor)
+        return None
 
     def _bounds_if_worth(
         self, contexts: Contexts, weights: Floats, divisor: Divisor | None
     ) -> BoundTables | None:
-        """Return `_tables_of_bounds`, or None where it is not worth it or NumPy would answer."""
-        if self._bound_tables is None and not self._bound_budget.is_spent(len(contexts)):
+        """Count these contexts; return `_tables_of_bounds`, or None while too few were asked.
+
+        It is None, too, where the tables could not be compiled: they have no advantage then.
+        """
+        is_made = self._bound_tables is not None
+        if not is_made and not self._bound_budget.spend_and_test(len(contexts)):
             return None
         tables = self._tables_of_bounds(weights, divisor)
         if not (tables.lower.is_compiled and tables.upper.is_compiled):
@@ -514,22 +564,26 @@ class HashedTables(Compiled):
         return tables
 
     def _table(self, weights: Floats, divisor: Divisor | None) -> NativeTable:
-        """Return the table of centred counts for these weights.
+        """Return the table of centred counts for these weights and divisors.
 
-        The one that was asked for last is kept; one at a time: they are large.
+        Tables are large, so only the one that was asked for last is kept. A new one is made from
+        that of the version before, if few rows differ, or from all rows.
         """
         divisors = _divisor_if_needed(divisor, weights, len(self.labels))
         signature = _signature(weights, divisors)
         last = self._score_table
-        if last is not None and last[0] == signature:
-            return last[1].table
+        if last is not None:
+            last_signature, last_version = last
+            if last_signature == signature:
+                return last_version.table
         previous = self._previous
         table = None
         if previous is not None:
             table = previous.table_of(self._raw, weights, divisors)
         if table is None:
             table = self._make_table(self._centred, weights, divisors, step=2.0**-FRACTION_BITS)
-        # without the whole arrays that this reader puts together
+        # A later version holds this one's counts, so it gets them without what `self._raw` caches:
+        # whole arrays of all rows.
         raw = RawRows(self.layout, self._raw.tables, self._raw.source)
         self._score_table = (signature, PreviousTable(raw, weights, table))
         self._previous = None  # what came before is no longer needed
@@ -570,6 +624,30 @@ class HashedTables(Compiled):
         return NativeTable(self.layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 
+class TableDescription(NamedTuple):
+    """What `HashedTables.pack` describes."""
+
+    buckets: int | list[int]
+    """The number of buckets: one for all sites, or one for each."""
+
+    seed: int
+    has_key: bool
+
+
+def _check_description(description: dict[str, Any]) -> TableDescription:
+    """Return the description of hashed tables in a file, or refuse it."""
+    buckets: Any = description.get("buckets")
+    seed = description.get("seed")
+    if set(description) != {"buckets", "seed", "key"} or type(seed) is not int:
+        raise ValueError("the hashed tables are not described by buckets, seed and key")
+    listed_buckets = buckets if type(buckets) is list else [buckets]
+    if any(type(n) is not int or not 1 <= n < 2**31 for n in listed_buckets):
+        raise ValueError(
+            "the buckets of the hashed tables are not one positive number, or one a site"
+        )
+    return TableDescription(buckets, seed, bool(description["key"]))
+
+
 def _check_totals(k: int, counts: Array, frame: Frame) -> None:
     """Refuse rows of site k that count more examples than there are."""
     if (counts.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
@@ -589,17 +667,16 @@ def in_order(terms: Floats) -> Floats:
 
 
 def _divisor_if_needed(divisor: Divisor | None, weights: Floats, n_labels: int) -> Floats | None:
-    """Return one divisor a label, or None where it changes no comparison.
+    """Return one divisor for each label, or None where it changes no comparison.
 
-    It changes none where all labels share it, and sums are whole. Quotients of other sums may be
-    equal where the sums are not.
-
-    Quotients of other sums may be equal where the sums are not.
+    That is where all labels share it and sums are whole. Sums that are not whole may differ by so
+    little that their quotients are equal: then the first label wins, whichever sum is larger.
     """
     if divisor is None:
         return None
     values = np.asarray(divisor, np.float64)
-    if (not values.ndim or (values == values[:1]).all()) and whole(weights):
+    is_shared = values.ndim == 0 or bool((values == values[:1]).all())
+    if is_shared and whole(weights):
         return None
     return np.array(np.broadcast_to(values, (n_labels,)))
 
@@ -610,7 +687,11 @@ def _signature(weights: Floats, divisor: Floats | None) -> bytes:
 
 
 def _narrow_signed(values: Ints) -> Array:
-    """Return whole numbers in the narrowest signed type."""
+    """Return whole numbers in the narrowest signed type.
+
+    A signed type that holds -m - 1 holds m, so the smaller of the lowest number and -highest - 1
+    decides. It is negative, and `min_scalar_type` returns a signed type for it.
+    """
     highest = int(values.max(initial=0))
     lowest = int(values.min(initial=0))
     return values.astype(np.min_scalar_type(min(lowest, -highest - 1)))
