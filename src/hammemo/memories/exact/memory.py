@@ -104,19 +104,29 @@ class InSegments(Memory):
         return terms if terms.in_folder else None
 
     def state_digest(self) -> str:
-        """Return BLAKE2b-256 of `state_bytes`; of a table in segments, made range by range."""
+        """Return BLAKE2b-256 of `state_bytes`.
+
+        `state_bytes` is one safetensors file. Of a table in segments it may be too large for the
+        memory, so it is hashed piece by piece: first the header, which needs only types and shapes,
+        and then the arrays in the order of the file.
+        """
         version = self.now()
         if version.segmented is None:
             return super().state_digest()
         prefix = self.table_prefix
-        head = head_state(version, {})
-        state = SumState(version.segmented, version.labels)
-        specs = {name: Spec(array.dtype, array.shape) for name, array in head.items()}
-        specs |= {f"{prefix}{name}": spec for name, spec in state.specs().items()}
+        head_arrays = head_state(version, {})
+        table = SumState(version.segmented, version.labels)
+        specs = {name: Spec(array.dtype, array.shape) for name, array in head_arrays.items()}
+        for name, spec in table.specs().items():
+            specs[f"{prefix}{name}"] = spec
         layout = json.dumps(version.layout())
         digest = hashlib.blake2b(file_start(specs, {"layout": layout}), digest_size=32)
         for name in file_order(specs):
-            pieces = [head[name]] if name in head else state.pieces(name.removeprefix(prefix))
+            pieces: Iterable[Array]
+            if name in head_arrays:
+                pieces = [head_arrays[name]]
+            else:
+                pieces = table.pieces(name.removeprefix(prefix))
             for piece in pieces:
                 digest.update(np.ascontiguousarray(piece, specs[name].dtype).data)
         return digest.hexdigest()
@@ -143,10 +153,14 @@ class Exact(InSegments):
     free_tables: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
     _small_streams: int = 0
-    """How many small streams were learned one after another."""
+    """How many small streams were learned one after another, with no larger one since. It is not
+    part of the state: it only chooses the faster way, see `update_from_blocks`."""
 
     def set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
-        """Replace all that is stored at sites with positions by a table in segments."""
+        """Replace the table by one in segments.
+
+        The sites without a position keep theirs: those tables are never in segments.
+        """
         if companion is not None:
             raise ValueError(
                 f"An exact memory keeps nothing beside its table, and {companion!r} was given."
@@ -166,31 +180,49 @@ class Exact(InSegments):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or remove them; `NotStoredError` says that a count would be negative."""
-        self._change_free(
-            lambda inner, site: inner.update(sum_pairs(derive_examples(examples, site)), sign)
-        )
+
+        def update_free(inner: Exact, site: FreeSite) -> None:
+            inner.update(sum_pairs(derive_examples(examples, site)), sign)
+
+        self._change_free(update_free)
         if self._takes_rows(len(examples)):
             self.signed_sum = self.signed_sum.edit_rows(examples, sign)
         else:
-            self.signed_sum = self.signed_sum.edit_in_bulk(
-                CountTable.from_examples(examples, self.sites), sign
-            )
+            table = CountTable.from_examples(examples, self.sites)
+            self.signed_sum = self.signed_sum.edit_in_bulk(table, sign)
 
     def update_cells(
         self, cells: Cells, examples: Examples, sign: int, *, tree_counts: Ints | None = None
     ) -> None:
-        """Add rows with numbers, or remove them: many rows are counted at the leaves of trees."""
-        n = len(examples)
+        """Add rows with numbers, or remove them.
+
+        Cells of trees are counted at the leaves, for all rows at once. A table of the leaves costs
+        as much as the trees are large, though, which is too much for few rows: these are edited row
+        by row.
+
+        Parameters
+        ----------
+        cells : Cells
+        examples : Examples
+            The rows, whose cells are counted.
+        sign : int
+            1 or -1.
+        tree_counts : ndarray of int64, optional
+            The counts of the cells of trees, where the caller has counted them already.
+        """
         if not holds_trees(cells, self.sites):
             super().update_cells(cells, examples, sign)
-        elif self._takes_rows(n) or n <= self.signed_sum.n_examples // MIN_TIMES_LARGER:
-            # a table of the leaves costs as much as the trees are large: too much for few rows
-            for piece in row_pieces(n, cells.h):
-                rows = examples.rows(np.arange(n)[piece]).with_used_labels()
-                self.signed_sum = self.signed_sum.edit_rows(cells.replace_rows(rows), sign)
-        else:
+            return
+        n = len(examples)
+        is_few = self._takes_rows(n) or n <= self.signed_sum.n_examples // MIN_TIMES_LARGER
+        if not is_few:
             table = table_of_trees(cells, examples, self.sites, tree_counts)
             self.signed_sum = self.signed_sum.edit_in_bulk(table, sign)
+            return
+        # in pieces that bound the memory needed: a row has many cells
+        for piece in row_pieces(n, cells.h):
+            rows = examples.rows(np.arange(n)[piece]).with_used_labels()
+            self.signed_sum = self.signed_sum.edit_rows(cells.replace_rows(rows), sign)
 
     def _takes_rows(self, n_examples: int) -> bool:
         """Return whether this many examples are edited row by row."""
@@ -204,17 +236,20 @@ class Exact(InSegments):
             super().update_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Add the windows of a stream in bulk, or row by row.
+        """Add the windows of a stream in bulk, or row by row where that is faster.
 
-        Row by row is faster where a stream is small beside a live table, or the next of many small
-        ones.
+        It is where a block is small beside a live table. To make a table live costs as much as some
+        tens of small streams in bulk, so that it pays only where many of these follow one another:
+        they are counted across calls.
         """
         sites = self.sites.without_head()
         for block in blocks:
             n = len(block.targets())
-            self._small_streams = self._small_streams + 1 if n <= MAX_EXAMPLES_BY_ROW else 0
-            is_edited = self.signed_sum.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
-            if is_edited and not self.signed_sum.in_folder and self._takes_rows(n):
+            if n <= MAX_EXAMPLES_BY_ROW:
+                self._small_streams += 1
+            else:
+                self._small_streams = 0
+            if self._learns_windows_by_row(n):
                 super().update_from_blocks([block], labels)
                 continue
             examples = block.examples(sites.h)
@@ -223,6 +258,12 @@ class Exact(InSegments):
             self._change_free(partial(_count_derived, examples))
             table = replace(CountTable.from_examples(examples, sites), sites=self.sites)
             self.signed_sum = self.signed_sum.edit_in_bulk(table, 1)
+
+    def _learns_windows_by_row(self, n: int) -> bool:
+        """Return whether n windows of a stream are learned row by row."""
+        if self.signed_sum.in_folder or not self._takes_rows(n):
+            return False
+        return self.signed_sum.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
 
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
         """Change the tables of free sites: each in a new version, which replaces the old."""
@@ -235,8 +276,12 @@ class Exact(InSegments):
 
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
+        # `now` shares the attributes of this memory. So what follows is kept: the reader, and the
+        # live table, if a reader has made one since, in place of the table that it was made of.
         version = self.now()
         version.signed_sum = version.signed_sum.keep_once()
+        # The same for the tables of sites without a position: `make_reader`, which asks for their
+        # readers, runs once for a version.
         for inner in version.free_tables:
             inner.reader()
         return super(Exact, version).reader()
@@ -284,7 +329,11 @@ class Exact(InSegments):
         )
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        """Take a state; one that is mapped from a file stays there and is read when needed."""
+        """Take a state: labels with their counts, and the arrays that `state_arrays` returned.
+
+        Trusted arrays are mapped from a file. They stay there, and are read when needed.
+        """
+        # Declared labels are among `all_labels`, and the table has only those with examples.
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
         self.signed_sum = SignedSum.from_table(table, on_disk=stored.trusted)
         self._restore_free(stored)
@@ -300,19 +349,21 @@ class Exact(InSegments):
         self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
-        stored_tables = [stored.part(f"free.{k}") for k in range(len(self.sites.free_with_table))]
-        self.free_tables = tuple(
-            Exact().restore_alone(stored_table, self.seed) for stored_table in stored_tables
-        )
+        """Take the tables of the sites without a position."""
+        free_tables = []
+        for k in range(len(self.sites.free_with_table)):
+            inner = Exact()
+            inner.restore_free_table(stored.part(f"free.{k}"), self.seed)
+            free_tables.append(inner)
+        self.free_tables = tuple(free_tables)
 
-    def restore_alone(self, stored: StoredArrays, seed: int) -> Exact:
-        """Return the table of a site without a position, which has labels of its own."""
+    def restore_free_table(self, stored: StoredArrays, seed: int) -> None:
+        """Take the state of the table of a site without a position, which names its own labels."""
         frame = free_frame(stored)
         self.sites = ONE_TOKEN
         self.seed = seed
         self.declared = Vocabulary()
         self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
-        return self
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
@@ -365,9 +416,18 @@ def restore_in_segments(
     declared: Array,
     open_terms: Callable[[LabelCounts, StoredArrays], SignedSum],
 ) -> None:
-    """Start with a table in segments and what `head_state` returned, checked.
+    """Let a memory start with a table in segments and what `head_state` returned, checked.
 
-    `open_terms` returns the table, given the labels and its arrays of the head.
+    Parameters
+    ----------
+    memory : InSegments
+    state : mapping from names to arrays
+        The arrays of the head.
+    sites, seed, declared
+        As in `Memory.restore`.
+    open_terms : callable
+        From the labels with their counts, and the head's arrays of the table, to the table in
+        segments.
     """
 
     def take(memory: InSegments, all_labels: LabelCounts, stored: StoredArrays) -> None:

@@ -47,19 +47,21 @@ class FileRows(Rows):
 
     @property
     def _segments(self) -> SegmentSet:
-        """What is read: segments in files where compiled code adds what is on top, else all."""
+        """The segments that are read: those in files where there is compiled code, else all terms.
+
+        Compiled code adds the entries on top of the files itself, from `_extras`.
+        """
         in_files = self.stored.files.segments
         return in_files if in_files.is_compiled else self.stored.all_segments
 
     @cached_property
     def _columns(self) -> SegmentColumns:
-        """Where the labels of the segments go."""
+        """The column of each label of the segments among the labels of this reader."""
         segments = self._segments
         if not segments.is_compiled:
             return segments.columns_in(self.labels)
-        columns: SegmentColumns = self.stored.files.columns_in(
-            self.labels
-        )  # remembered between versions
+        # Remembered by the files: versions share them, and most have the same labels.
+        columns: SegmentColumns = self.stored.files.columns_in(self.labels)
         return columns
 
     def _ranks(self, contexts: Contexts) -> Ints:
@@ -67,54 +69,71 @@ class FileRows(Rows):
         return contexts.ranks_in(self._segments.vocabulary)
 
     def _extras(self, contexts: Contexts) -> list[Extra]:
-        """Return the entries on top of the segments that contexts read, with their signs."""
+        """Return the entries of the live tables on top of the files that contexts read.
+
+        They are what was learned and removed since the files were written; counts of what was
+        removed are negative. Without compiled code there are none, because `_segments` has all.
+        """
         extras: list[Extra] = []
         if not self._segments.is_compiled:
             return extras
         for live, sign in self.stored.tops:
-            lengths, numbers, counts = live.version.read(live.token_numbers(contexts))
-            if len(numbers):
-                columns = self.stored.files.columns_of[sign](live.label_set, self.labels)[numbers]
-                starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-                extras.append((starts, columns, sign * counts.astype(np.int64)))
+            lengths, label_numbers, counts = live.version.read(live.token_numbers(contexts))
+            if not len(label_numbers):
+                continue
+            columns_of_labels = self.stored.files.columns_of[sign](live.label_set, self.labels)
+            starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            signed_counts = sign * counts.astype(np.int64)
+            extras.append((starts, columns_of_labels[label_numbers], signed_counts))
         return extras
 
     def read(self, contexts: Contexts) -> Matrix:
-        """Return the rows that contexts read as those of a sparse matrix."""
+        """Return the rows that contexts read as those of a sparse matrix.
+
+        It has one row for each distinct tuple of the batch that has entries, site after site.
+        """
         rows = np.full((len(contexts), len(self.stored.sites.positions)), -1, np.int64)
-        sites = []
+        site_rows = []
         firsts = [0]
         for k, distinct in enumerate(self._distinct_rows(contexts)):
             has_entries = distinct.rows.lengths > 0
-            numbers = np.where(has_entries, np.cumsum(has_entries) - 1 + firsts[-1], -1)
-            rows[:, k] = np.append(numbers, -1)[distinct.places]  # -1 reads the last entry
-            sites.append(distinct.rows)
+            n_before = np.cumsum(has_entries) - 1  # rows of the site before each one with entries
+            matrix_rows = np.where(has_entries, firsts[-1] + n_before, -1)
+            rows[:, k] = np.append(matrix_rows, -1)[distinct.places]  # -1 reads the last entry
+            site_rows.append(distinct.rows)
             firsts.append(firsts[-1] + int(has_entries.sum()))
-        none = np.empty(0, np.int64)
-        lengths = np.concatenate([none, *(site.lengths for site in sites)])
-        columns = np.concatenate([none, *(site.labels for site in sites)])
-        counts = np.concatenate([none, *(site.counts for site in sites)]).astype(np.float64)
+        none = np.empty(0, np.int64)  # for no sites
+        lengths = np.concatenate([none, *(site.lengths for site in site_rows)])
+        columns = np.concatenate([none, *(site.labels for site in site_rows)])
+        counts = np.concatenate([none, *(site.counts for site in site_rows)]).astype(np.float64)
         starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
         matrix = sparse.csr_array((counts, columns, starts), shape=(firsts[-1], len(self.labels)))
         return Matrix(rows, matrix, np.array(firsts))
 
     def _distinct_rows(self, contexts: Contexts) -> Iterator[DistinctRows]:
-        """Yield, for each site, the distinct tuples of a batch with their rows."""
-        ranks = self._ranks(contexts)
+        """Yield, for each site, the distinct tuples of a batch with their rows.
+
+        Tuples are those of the batch, named by ranks among its tokens. Their rows are looked up by
+        ranks among the tokens of the segments.
+        """
+        segment_ranks = self._ranks(contexts)
         extras = self._extras(contexts)
-        positions = self.stored.sites.positions
-        for k, site in enumerate(positions):
-            columns = list(site)
-            tuples, index = TupleSet.collect(
-                contexts.ranks[:, columns], max(len(contexts.vocabulary), 1)
-            )
-            # the first context that has each tuple: the last assignment stays
-            first = np.zeros(len(tuples), np.int64)
-            has_tuple = np.flatnonzero(index >= 0)[::-1]
-            first[index[has_tuple]] = has_tuple
-            on_top = [_take(extra, first * len(positions) + k) for extra in extras]
-            rows = self._segments.site_rows(k, ranks[first][:, columns], self._columns, on_top)
-            yield DistinctRows(tuples, index, rows)
+        sites = self.stored.sites.positions
+        n_tokens = max(len(contexts.vocabulary), 1)
+        for k, site in enumerate(sites):
+            positions = list(site)
+            tuples, places = TupleSet.collect(contexts.ranks[:, positions], n_tokens)
+            # One context with each tuple stands for it. Going backwards it is the first one,
+            # because the last assignment stays.
+            contexts_of_tuples = np.zeros(len(tuples), np.int64)
+            has_tuple = np.flatnonzero(places >= 0)[::-1]
+            contexts_of_tuples[places[has_tuple]] = has_tuple
+            # extras have a row for each site of each context, in this order
+            extra_rows = contexts_of_tuples * len(sites) + k
+            on_top = [_take(extra, extra_rows) for extra in extras]
+            tuple_ranks = segment_ranks[contexts_of_tuples][:, positions]
+            rows = self._segments.site_rows(k, tuple_ranks, self._columns, on_top)
+            yield DistinctRows(tuples, places, rows)
 
     def table_of(self, contexts: Contexts) -> CountTable:
         """Return the table of the rows that contexts read, in memory."""
@@ -160,45 +179,53 @@ class FileRows(Rows):
         return best
 
     def single(self, weights: Floats, divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
-        """Return a fast way from one context to its best column, where nothing is on top."""
+        """Return a fast function from one context to its best column; None where there is none.
+
+        It needs compiled code, and files with nothing on top: it does not add `_extras`.
+        """
         segments = self._segments
-        columns = self._columns
-        divisors = np.atleast_1d(np.asarray(divisor, np.float64))
         if not segments.is_compiled or self.stored.tops:
             return None
+        columns = self._columns
+        divisors = np.atleast_1d(np.asarray(divisor, np.float64))
 
-        def winner(ranks: list[int]) -> int:
+        def find_winner(ranks: list[int]) -> int:
             row = np.array([ranks], np.int64)
             best = segments.winners(row, weights, extras=[], columns=columns, divisor=divisors)
             return int(best[0])
 
-        return single_answer(self.stored.files.tokens.get, self.stored.sites.h, winner, int)
+        # `find_winner` returns a column already, so that `int` leaves it as it is
+        return single_answer(self.stored.files.tokens.get, self.stored.sites.h, find_winner, int)
 
     def has_seen(self, tokens: Vocabulary) -> Bools:
         """Return for each token whether a stored example holds it at a compared position.
 
-        Where nothing was removed, the vocabularies of the segments say it. Else rows of one token
-        are looked up; only a token that has none left there, but may have one in a longer tuple,
-        needs the whole table.
+        Where nothing was removed, the vocabularies of the segments say it. Else a token of these
+        may have no example left, and its rows at sites of one position are looked up. A token that
+        has none there may still be part of a longer tuple: only for such tokens, and kernels with
+        longer sites, the whole table is needed.
         """
         stored = self.stored
-        positions = self.stored.sites.positions
+        positions = stored.sites.positions
         occurs = np.asarray(stored.vocabulary.find(tokens) >= 0)
-        if all(sign > 0 for _, sign, _ in stored.all_segments.segments):
+        was_anything_removed = any(sign < 0 for _, sign, _ in stored.all_segments.segments)
+        if not was_anything_removed:
             return occurs
         unsure = np.flatnonzero(occurs)
+        # one context for each token, which holds it at every position
         at_every_position = np.repeat(unsure[:, None], stored.sites.h, axis=1)
         alone = Contexts.with_ranks(tokens, at_every_position)
-        single = [k for k, site in enumerate(positions) if len(site) == 1]
-        occurs[unsure] = (self.read(alone).rows[:, single] >= 0).any(axis=1)
+        single_sites = [k for k, site in enumerate(positions) if len(site) == 1]
+        occurs[unsure] = (self.read(alone).rows[:, single_sites] >= 0).any(axis=1)
         unsure = unsure[~occurs[unsure]]
-        if len(unsure) and len(single) < len(positions):
+        has_longer_sites = len(single_sites) < len(positions)
+        if len(unsure) and has_longer_sites:
             occurs[unsure] = (stored.total.vocabulary.find(tokens) >= 0)[unsure]
         return occurs
 
 
 def _take(extra: Extra, places: Ints) -> Extra:
-    """Return the entries at some places, one after the other."""
+    """Return the entries of the rows at some places, one row after the other."""
     starts, columns, counts = extra
     lengths = starts[places + 1] - starts[places]
     entries = ranges(starts[places], lengths)
