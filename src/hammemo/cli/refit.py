@@ -61,14 +61,14 @@ def refit(learner: Learner, path: Path) -> tuple[dict[str, Any], str]:
     before: AnyState = learner.state
     if not before.vote.fits_weights:
         return _choose_layout_again(learner)
-    labels = learner.label_kept_rows(_COMPARED_ROWS)
+    labels = learner.predict_kept_rows(_COMPARED_ROWS)
     after: AnyState = learner.refit().state
     facts, sentence = _describe_weights(n_kept, is_same=after.vote.is_fitted_like(before.vote))
     if not after.vote.state():
         return facts, f"There are too few examples to fit weights to ({n_kept}): all are the same."
     # The same rows are other tokens where columns have other kinds: then the labels do not compare.
     if labels is not None and after.columns.kinds == before.columns.kinds:
-        labels_after = learner.label_kept_rows(_COMPARED_ROWS)
+        labels_after = learner.predict_kept_rows(_COMPARED_ROWS)
         facts["changed_labels"] = float(np.mean(labels_after != labels))
     return facts, sentence
 

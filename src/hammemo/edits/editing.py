@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hammemo._versions import Versioned
 
 Front = TypeVar("Front", bound="Versioned")
+Result = TypeVar("Result")
 
 
 def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
@@ -35,8 +36,13 @@ def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
 
     `change` gets the private version, and returns the state that follows its state.
     """
+    edit_with_result(model, lambda private: (change(private), None))
 
-    def take_next_state(private: Any) -> None:
+
+def edit_with_result(model: Versioned, change: Callable[[Any], tuple[AnyState, Result]]) -> Result:
+    """Apply an edit as `edit` does; return what `change` returns beside the next state."""
+
+    def take_next_state(private: Any) -> Result:
         attributes = private.__dict__
         before: AnyState | None = model.__dict__.get("_state")
         if before is not None:  # with its witness, which other snapshots do not have
@@ -48,15 +54,16 @@ def edit(model: Versioned, change: Callable[[Any], AnyState]) -> None:
         verbose = attributes.get("verbose", 0)
         if verbose or n_jobs is not None:
             with progress_lines(verbose), threads_used(_count_threads(n_jobs)):
-                after = change(private)
+                after, result = change(private)
         else:  # single edits take microseconds
-            after = change(private)
+            after, result = change(private)
         if before is not None and before.witness is not None:
             _refuse_unwitnessed(before, after)
         take_state(private, after)
         attributes["version_"] = attributes.get("version_", 0) + 1
+        return result
 
-    model.apply_edit(take_next_state)
+    return model.apply_edit(take_next_state)
 
 
 def get_state(model: object) -> Any:

@@ -26,7 +26,14 @@ from hammemo.edits import learn_one as singles
 from hammemo.edits.apply import apply, check_position
 from hammemo.edits.column_changes import check_names
 from hammemo.edits.digests import compute_digest, compute_part_digests
-from hammemo.edits.editing import copy_model, edit, get_state, read_rows, take_state
+from hammemo.edits.editing import (
+    copy_model,
+    edit,
+    edit_with_result,
+    get_state,
+    read_rows,
+    take_state,
+)
 from hammemo.edits.fit import fit
 from hammemo.edits.forget import forget
 from hammemo.edits.merge import empty_copy, merge, unmerge
@@ -70,7 +77,7 @@ class QuickAnswers(NamedTuple):
 
 
 _WARNED: Final = frozenset({"_warned", "_warned_of_ends", "_warned_of_narrow"})
-"""What a model has warned of."""
+"""The attributes that say what a model has warned of, so that it does so once."""
 
 
 class MemoryModel(Versioned, Generic[L, M, V]):
@@ -139,7 +146,7 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         X : array-like or data frame of shape (m, columns)
             Rows of names, numbers and dates. Missing values are values of their own.
         y : array-like of shape (m,)
-            Finite numbers.
+            What to predict for each row: finite numbers, where the model predicts numbers.
         sample_weight : array-like of shape (m,), optional
             How often each row occurred: non-negative whole numbers.
         """
@@ -156,12 +163,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove examples: the exact inverse of `partial_fit`.
 
-        A label without examples is no longer a class.
-
-        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the
-        memory can tell that one of them was never stored. What `classes` declared, and the layout
-        of the memory, stay. So do chosen sites and fitted weights, until `refit`: a model that is
-        queried before warns once.
+        All of them are removed, or none: where the memory can tell that one of them was never
+        stored, `NotStoredError` is raised. A label without examples is no longer a class, unless
+        `classes` declared it. The layout of the memory stays. So do chosen sites and fitted
+        weights, until `refit`: a model that is queried before warns once.
 
         Examples
         --------
@@ -287,35 +292,39 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         """
         if position is not None:
             check_position(position)
-        table = (X, y, sample_weight)
 
-        def sync_version(model: Any) -> tuple[AnyState | None, Synced]:
-            read = partial(read_rows, model)
-            settings = model.settings()
-            return sync(settings, get_state(model), table, read, refit=refit, dry_run=dry_run)
+        def sync_with_table(model: Any) -> tuple[AnyState | None, Synced]:
+            return sync(
+                model.settings(),
+                get_state(model),
+                (X, y, sample_weight),
+                partial(read_rows, model),
+                refit=refit,
+                dry_run=dry_run,
+            )
 
         if dry_run:
-            return sync_version(self.snapshot())[1]
-        results: list[Synced] = []
+            _, planned = sync_with_table(self.snapshot())
+            return planned
 
-        def change(model: Any) -> AnyState:
-            after, synced = sync_version(model)
-            assert after is not None
-            results.append(synced)
-            if position is None:
-                return after
-            return after.with_changes(position=position)
+        def change(model: Any) -> tuple[AnyState, Synced]:
+            after, synced = sync_with_table(model)
+            assert after is not None  # only a dry run may return no state
+            if position is not None:
+                after = after.with_changes(position=position)
+            return after, synced
 
-        edit(self, change)
-        return results[0]
+        return edit_with_result(self, change)
 
     def learn_one(self: Self, row: Sequence[Any], target: Any) -> Self:
-        """Learn one row, quickly: no table is checked.
+        """Learn one row, quickly: no table is checked, and in general nothing is chosen.
 
-        Nothing is chosen, unless a model of numbers had too little to choose by. Where fewer than
-        200 rows were there at the last choice, it chooses everything again once their number has
-        doubled. So it does where a target does not fit in the unit of the sums: the first one that
-        differs from the others, or one that is more than 1,024 times as far away as any before.
+        A model of numbers that keeps all its rows chooses everything again where it had too little
+        to choose by:
+
+        - the rows have doubled since the last choice, and that was by fewer than 200;
+        - the target is the first one that differs from the others;
+        - the target is more than 1,024 times as far away as any before.
         """
         if "_state" not in vars(self):
             first: Any = self
@@ -375,10 +384,15 @@ class MemoryModel(Versioned, Generic[L, M, V]):
     def merge(self: Self, other: Any) -> Self:
         """Add everything that another model of the same kind has learnt.
 
-        Models of the same layout, seed included, add their counts and kept rows. With another
-        layout, one of the two must keep all its rows: they are counted under the layout of the
-        other model, or of this one where both keep all. `LayoutError` is raised where neither does,
-        and where both layouts were given. Nothing is chosen or fitted here; `refit` does it.
+        Nothing is chosen or fitted here; `refit` does it. What layout the sum has:
+
+        - where both models have the same layout, seed included, they add their counts and kept
+          rows;
+        - where the layouts differ, a model that keeps all its rows is counted again, under the
+          layout of the one that does not;
+        - where both keep all their rows, the other model's are counted under the layout of this
+          one;
+        - where neither does, or both layouts were given, `LayoutError` is raised.
 
         Examples
         --------
@@ -466,13 +480,17 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return state
 
     def describe_answers(self) -> AnswerFacts:
-        """Return what answers are and what makes them, in plain values."""
+        """Return the types of answers, the classes or bounds, and the parts that answer.
+
+        Commands and servers show it; the values are plain, without classes of this library.
+        """
         return self.state.task.describing.describe_answers(self.settings(), self.state)
 
     def contexts(self, X: Any) -> Contexts:
-        """Return the checked contexts of a question.
+        """Return the rows of a question as contexts, or refuse them.
 
-        Columns that hold other values than those learnt are warned of.
+        Warns once of each column whose values are of another type than the learned ones, such as
+        strings where there were numbers.
         """
         state = self.state
         columns = state.columns
@@ -489,10 +507,10 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         """
         return None
 
-    def label_kept_rows(self, most: int) -> Array | None:  # noqa: ARG002
-        """Return the labels of the last kept rows, at most so many.
+    def predict_kept_rows(self, most: int) -> Array | None:  # noqa: ARG002
+        """Return the labels that the model predicts for the last kept rows, at most so many.
 
-        None without labels or without kept rows.
+        None where it predicts no labels or keeps no rows.
         """
         return None
 
@@ -539,22 +557,29 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return fresh
 
     def snapshot(self: Self) -> Self:
-        """Return a model of its own that holds this version.
+        """Return another model with this version, quickly: both share what is stored.
 
         What either of the two learns later, the other one does not see.
         """
         copied = super().snapshot()
         state = copied.__dict__.get("_state")
         if state is not None and state.witness is not None:
+            # The witness counts for a receipt what is forgotten here, and not in copies.
             copied.__dict__["_state"] = state.with_changes(witness=None)
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and pickles have: all attributes, but what was warned of for good.
+
+        A copy warns again of rows that were forgotten and of intervals, which depend on what it
+        learns. Which columns were warned of stays with the columns: `contexts` needs the
+        dictionary, and `take_state` makes a new one where columns change.
+        """
         state: Any = super().__getstate__()
-        # Copies warn again.
         attributes = {name: value for name, value in state.items() if name not in _WARNED}
         if "_columns_warned_of" in state:
-            # Versions share the columns that they have warned of, so they may grow: copy at once.
+            # All versions share this dictionary, and a thread that answers may add to it while it
+            # is copied. `tuple` copies its keys in one step.
             attributes["_columns_warned_of"] = dict.fromkeys(tuple(state["_columns_warned_of"]))
         return attributes
 
@@ -630,9 +655,9 @@ class MemoryModel(Versioned, Generic[L, M, V]):
         return names
 
     def _lists_importances(self) -> bool:
-        """Return whether `dir` lists `feature_importances_`: once these are computed.
+        """Return whether `dir` lists `feature_importances_`: once they are computed.
 
-        Notebooks show the list, and what it names.
+        Notebooks read all that `dir` lists, and these take a while where they need a report's bits.
         """
         return "_bits" in vars(self)
 

@@ -787,8 +787,11 @@ class MemoryClassifier(
             return None
         return self.changed_labels(other, X)
 
-    def label_kept_rows(self, most: int) -> Array | None:
-        """Return the labels of the last kept rows, at most so many; None where no rows are kept."""
+    def predict_kept_rows(self, most: int) -> Array | None:
+        """Return the labels that the model predicts for the last kept rows, at most so many.
+
+        None where no rows are kept.
+        """
         rows = self.state.rows
         if rows is None or not len(rows):
             return None

@@ -332,10 +332,7 @@ class MemoryRegressor(
         refuse_other_bounds(self.bounds, other.bounds)
 
     def _lists_importances(self) -> bool:
-        """Return whether there are rows to compute them by.
-
-        `dir` lists the name, and does not compute them.
-        """
+        """Return whether there are rows to compute them by, which is quick."""
         state = vars(self).get("_state")
         return state is not None and state.rows is not None and len(state.rows) > 0
 
