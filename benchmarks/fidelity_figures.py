@@ -11,7 +11,8 @@ from hammemo.paper.experiments.figures import (
     BLUE,
     GREEN,
     ORANGE,
-    curve_style,
+    CurveStyle,
+    make_curve_options,
     new_panels,
     save_figure,
 )
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MEMORY_STYLES = {  # by kind, and whether proofs are counted
-    ("hashed", False): (BLUE, "o", "-"),
-    ("hashed", True): (GREEN, "^", "--"),
-    ("Gaussian", False): (ORANGE, "s", "-."),
-    ("exact", False): ("#000000", "*", "-"),
+    ("hashed", False): CurveStyle(BLUE, "o", "-"),
+    ("hashed", True): CurveStyle(GREEN, "^", "--"),
+    ("Gaussian", False): CurveStyle(ORANGE, "s", "-."),
+    ("exact", False): CurveStyle("#000000", "*", "-"),
 }
 _NEARLY_ALL = 90
 _GROWTH_TOP = 96
@@ -127,7 +128,7 @@ def _curve(axes: Axes, rows: list[dict[str, Any]], place: str, measure: str, tex
         y,
         yerr=[row[f"{measure}_sd"] or 0.0 for row in rows],
         capsize=2,
-        **curve_style(style, text),
+        **make_curve_options(style, text),
     )
 
 

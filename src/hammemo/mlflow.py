@@ -45,10 +45,13 @@ if TYPE_CHECKING:
 
     from hammemo.estimators.classifiers import MemoryClassifier
     from hammemo.estimators.predictor import Predictor
+    from hammemo.tasks.labels.report import Report
 
 FLAVOR: Final = "hammemo"
 _VERSION: Final = version("hammemo")
 _FILE: Final = "model.safetensors"
+_ANSWERING_METHODS: Final = ("predict", "predict_proba", "class_scores")
+"""The methods of a model that a client of MLflow may call."""
 _MAX_PARAMETER_CHARACTERS: Final = 500
 """A parameter's text is cut here: the least that a store of MLflow takes."""
 
@@ -141,34 +144,45 @@ def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type
 
 
 def log_report(model: MemoryClassifier) -> None:
-    """Log what a model is made of to the active run.
+    """Log the report of a model to the active run: parameters, metrics and a text.
 
-    Sizes are metrics, parts are parameters, and the report is a text.
+    The parameters describe its kernel, memory and vote. The metrics are its sizes and, where sites
+    were chosen, the log-loss on rows left out. The names of both begin with ``hammemo.``; the text
+    is ``hammemo_report.txt``.
     """
     report = model.report()
+    parameters = {
+        f"hammemo.{name}": description[:_MAX_PARAMETER_CHARACTERS]
+        for name, description in _describe_parts(report).items()
+    }
+    metrics = {f"hammemo.{name}": number for name, number in _list_metrics(report).items()}
+    mlflow.log_params(parameters)
+    mlflow.log_metrics(metrics)
+    mlflow.log_text(f"{report}\n", "hammemo_report.txt")
+
+
+def _describe_parts(report: Report) -> dict[str, str]:
     n_tuples = len(report.tuples)
     n_free = len(report.free)
-    descriptions = {
+    return {
         "kernel": f"{report.n_single} positions, {n_tuples} tuples, {n_free} free sites",
         "memory": report.memory,
         "vote": report.vote,
         "version": _VERSION,
     }
-    parameters = {}
-    for name, description in descriptions.items():
-        parameters[f"hammemo.{name}"] = description[:_MAX_PARAMETER_CHARACTERS]
-    mlflow.log_params(parameters)
-    sizes: dict[str, float] = {
+
+
+def _list_metrics(report: Report) -> dict[str, float]:
+    metrics: dict[str, float] = {
         "examples": report.n_examples,
         "labels": report.n_labels,
         "bytes": report.nbytes,
         "tokens_per_context": report.n_positions,
-        "sites": report.n_single + n_tuples + n_free,
+        "sites": report.n_single + len(report.tuples) + len(report.free),
     }
     if report.choices.losses:
-        sizes["log_loss_left_out"] = report.choices.losses[report.choices.taken]
-    mlflow.log_metrics({f"hammemo.{name}": size for name, size in sizes.items()})
-    mlflow.log_text(f"{report}\n", "hammemo_report.txt")
+        metrics["log_loss_left_out"] = report.choices.losses[report.choices.taken]
+    return metrics
 
 
 class _Function:
@@ -178,12 +192,18 @@ class _Function:
         self._model = model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """Return labels, or what the method returns that the parameter ``method`` names."""
-        method = (params or {}).get("method", "predict")
-        if method not in ("predict", "predict_proba", "class_scores"):
+        """Return the labels of rows or, as the parameter ``method`` says, probabilities or scores.
+
+        MLflow calls this with what a client sends. So only methods that answer may be named.
+        """
+        method = "predict"
+        if params is not None:
+            method = params.get("method", method)
+        if method not in _ANSWERING_METHODS:
             way_out = "use 'predict', 'predict_proba' or 'class_scores'."
             raise ValueError(f"method={method!r} is not known: {way_out}")
-        return np.asarray(getattr(self._model, method)(self._table(model_input)))
+        answer = getattr(self._model, method)
+        return np.asarray(answer(self._table(model_input)))
 
     def _table(self, model_input: Any) -> Any:
         """Return a frame if the model was fitted to one, and otherwise an array."""

@@ -31,6 +31,11 @@ class StoredArrays:
     arrays : mapping from names to arrays
     trusted : bool
         Whether checks that read whole arrays are skipped.
+    prefix : str
+        What the names that are asked for lack: those in `arrays` begin with it.
+    untaken : set of str, optional
+        The full names of arrays that were not taken yet, by default all. A part shares it with the
+        whole, so that `finish` of the whole knows what was taken from its parts.
 
     Examples
     --------
@@ -51,20 +56,19 @@ class StoredArrays:
         *,
         trusted: bool = False,
         prefix: str = "",
-        left: set[str] | None = None,
+        untaken: set[str] | None = None,
     ) -> None:
         self.trusted = trusted
         self._arrays = arrays
         self._prefix = prefix
-        if left is None:
-            self._left = set(arrays)
-        else:
-            self._left = left
+        self._untaken = set(arrays) if untaken is None else untaken
 
     def part(self, name: str) -> StoredArrays:
         """Return the arrays whose names begin with ``name.``, under the rest of their names."""
         prefix = f"{self._prefix}{name}."
-        return StoredArrays(self._arrays, trusted=self.trusted, prefix=prefix, left=self._left)
+        return StoredArrays(
+            self._arrays, trusted=self.trusted, prefix=prefix, untaken=self._untaken
+        )
 
     def __contains__(self, name: str) -> bool:
         return self._prefix + name in self._arrays
@@ -86,7 +90,7 @@ class StoredArrays:
         if not _has_shape(array, shape):
             shape_text = str(shape).replace("None", "any")
             raise ValueError(f"the array {full} has shape {array.shape} instead of {shape_text}")
-        self._left.discard(full)
+        self._untaken.discard(full)
         return array
 
     def whole_numbers(
@@ -141,9 +145,9 @@ class StoredArrays:
         return array
 
     def finish(self) -> None:
-        """Refuse arrays that were not taken."""
-        if self._left:
-            raise ValueError(f"the array {min(self._left)} is not part of this kind of model")
+        """Refuse arrays that were not taken, from the whole or from a part."""
+        if self._untaken:
+            raise ValueError(f"the array {min(self._untaken)} is not part of this kind of model")
 
 
 def _has_shape(array: Array, shape: tuple[int | None, ...]) -> bool:
@@ -156,7 +160,7 @@ def _has_shape(array: Array, shape: tuple[int | None, ...]) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a parameter is a number; a truth value is none."""
+    """Return whether a parameter is an int or a float, of Python or NumPy, and no bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 

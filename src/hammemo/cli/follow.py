@@ -90,23 +90,25 @@ class TargetOptions(SignedRefits):
     subject: str | None = setting("COLUMN", "The column with the person (with --server).")
 
     def open(self) -> AbstractContextManager[Target]:
-        """Open the model, for a with statement."""
-        is_file = self.model is not None
-        is_served = self.server is not None
-        if is_file == is_served or is_served != (self.name is not None):
+        """Return the model as a context manager: the block of its with statement may edit it.
+
+        UsageError where the options do not name one model, or do not go together.
+        """
+        has_file = self.model is not None
+        has_server = self.server is not None
+        has_name = self.name is not None
+        if has_file == has_server or has_server != has_name:
             raise UsageError("Name one model: --model FILE, or --server URL and --name MODEL.")
         if self.receipt is not None:
             check_writable(self.receipt, "--receipt")
-        if self.model is None:
-            assert self.server is not None
-            assert self.name is not None
-            refuse(
-                {"keys": self.keys},
-                "is for a model file, and a server signs receipts with its own keys: leave it out",
-            )
-            from hammemo.follow.served import connect_to_model
+        if self.model is not None:
+            return nullcontext(self._open_file(self.model))
+        assert self.server is not None
+        assert self.name is not None
+        return self._connect(self.server, self.name)
 
-            return connect_to_model(self.server, self.name, self.receipt)
+    def _open_file(self, path: Path) -> Target:
+        """Return a model file, which needs no closing."""
         from hammemo.follow.targets import FileTarget
 
         if self.subject is not None:
@@ -115,13 +117,22 @@ class TargetOptions(SignedRefits):
             raise UsageError(
                 "--receipt FILE and --keys FILE go together: hammemo keys new FILE writes keys."
             )
-        check_model_writable(self.model)
+        check_model_writable(path)
         if self.receipt is None or self.keys is None:
-            return nullcontext(FileTarget(self.model))
+            return FileTarget(path)
         from hammemo.receipts import ReceiptFile, read_keys
 
-        target = FileTarget(self.model, ReceiptFile(self.receipt), read_keys(self.keys))
-        return nullcontext(target)
+        return FileTarget(path, ReceiptFile(self.receipt), read_keys(self.keys))
+
+    def _connect(self, url: str, name: str) -> AbstractContextManager[Target]:
+        """Return a model on a server; the connection lasts as long as the with statement."""
+        refuse(
+            {"keys": self.keys},
+            "is for a model file, and a server signs receipts with its own keys: leave it out",
+        )
+        from hammemo.follow.served import connect_to_model
+
+        return connect_to_model(url, name, self.receipt)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ repeat what the colours say.
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hammemo.paper.experiments.wikitext import PAPER
 
@@ -19,14 +19,43 @@ if TYPE_CHECKING:
 
     from hammemo.paper.experiments.measuring import Row
 
-Style = tuple[str, str, str]
-"""Colour, marker and line of a curve."""
-BLUE = "#0072B2"
-ORANGE = "#D55E00"
-GREEN = "#009E73"
-PURPLE = "#CC79A7"
-_STYLES = {4: (BLUE, "o", "-"), 8: (ORANGE, "s", "--"), 16: (GREEN, "^", "-.")}
-_LABEL_STYLES = {"original": (ORANGE, "s", "--"), "merged": (PURPLE, "D", ":")}
+
+class CurveStyle(NamedTuple):
+    """How a curve looks, as Matplotlib names these."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+class _Band(NamedTuple):
+    """A curve over d, with a range around each of its points."""
+
+    dimensions: list[int]
+    middle: list[float]
+    low: list[float]
+    high: list[float]
+
+
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#D55E00"
+GREEN: Final = "#009E73"
+PURPLE: Final = "#CC79A7"
+
+_LENGTH_STYLES: Final = {
+    4: CurveStyle(BLUE, "o", "-"),
+    8: CurveStyle(ORANGE, "s", "--"),
+    16: CurveStyle(GREEN, "^", "-."),
+}
+"""By h."""
+
+_LABEL_STYLES: Final = {
+    "original": CurveStyle(ORANGE, "s", "--"),
+    "merged": CurveStyle(PURPLE, "D", ":"),
+}
+
+_METHOD_OF_MEMO: Final = "MeMo, d = "
+"""How the names of methods that are MeMo begin; d follows."""
 
 
 def require_matplotlib() -> None:
@@ -40,21 +69,21 @@ def synthetic_figure(results: Row, folder: Path) -> None:
     figure, (left, centre, right) = new_panels(3)
     for h in sorted({row["h"] for row in results["context_error"]}):
         rows = [row for row in results["context_error"] if row["h"] == h]
-        _band(left, rows, _STYLES[h], f"h = {h}")
+        _draw_band(left, _read_quantiles(rows), _LENGTH_STYLES[h], f"h = {h}")
     left.set(title="Context sketch", ylabel="max |G - S| / M_max", yscale="log")
     for name, style in _LABEL_STYLES.items():
         rows = [row for row in results["output_error"] if row["labels"] == name]
-        _band(centre, rows, style, f"{name} labels")
+        _draw_band(centre, _read_quantiles(rows), style, f"{name} labels")
     centre.set(title="Output decoding of exact scores", ylabel="max |decoded - S|", yscale="log")
     for name, h, style, text in _agreement_curves(results):
         rows = [row for row in results["agreement"] if row["labels"] == name and row["h"] == h]
-        _intervals(right, rows, style, text)
+        _draw_agreement(right, rows, style, text)
     right.set(
         title="Recovery by the complete model",
         ylabel="agreement with the ideal winner",
         ylim=(-0.03, 1.03),
     )
-    _dimensions((left, centre, right), results["agreement"])
+    _draw_dimensions((left, centre, right), results["agreement"])
     number = results["settings"]["realisations"]
     figure.supxlabel(
         f"{number} realisations; bands: 10 to 90 %, bars: Wilson 95 % intervals", fontsize=8
@@ -66,44 +95,60 @@ def wikitext_figure(results: Row, folder: Path) -> None:
     """Draw the three panels of the real-data evaluation."""
     figure, (left, centre, right) = new_panels(3)
     lengths = sorted({row["h"] for row in results["table"]})
-    _accuracy_bars(left, results["table"], lengths)
+    _draw_accuracy_bars(left, results["table"], lengths)
     for h in lengths:
-        rows = [
-            row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")
-        ]
-        bands = []
-        for row in rows:
-            d = int(row["method"].rpartition("= ")[2])
-            mean = row["agreement"]
-            sd = row["agreement_codebook_sd"]
-            bands.append({"d": d, "median": mean, "p10": mean - sd, "p90": mean + sd})
-        _band(centre, bands, _STYLES[h], f"h = {h}")
-        panel = [row for row in results["throughput"] if row["h"] == h]
-        dimensions = [row["d"] for row in panel]
-        rates = [row["mega_queries"] for row in panel]
-        right.plot(dimensions, rates, **curve_style(_STYLES[h], f"h = {h}"))
+        style = _LENGTH_STYLES[h]
+        memo_rows = _select_memo_rows(results["table"], h)
+        _draw_band(centre, _read_codebook_spread(memo_rows), style, f"h = {h}")
+        speeds = [row for row in results["throughput"] if row["h"] == h]
+        dimensions = [row["d"] for row in speeds]
+        rates = [row["mega_queries"] for row in speeds]
+        right.plot(dimensions, rates, **make_curve_options(style, f"h = {h}"))
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
     right.set(
         title="MeMo on one core, batches of 512", ylabel="million queries per second", yscale="log"
     )
-    _dimensions((centre, right), results["throughput"])
+    _draw_dimensions((centre, right), results["throughput"])
     settings = results["settings"]
     note = (
         f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: "
         "standard deviation over draws, "
+        f"bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h"
     )
-    note += f"bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h"
     figure.supxlabel(note, fontsize=8)
     save_figure(figure, folder / "wikitext")
 
 
-def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
+def _read_quantiles(rows: list[Row]) -> _Band:
+    """Return the median of each d, and the range from 10 to 90 %."""
+    return _Band(
+        dimensions=[row["d"] for row in rows],
+        middle=[row["median"] for row in rows],
+        low=[row["p10"] for row in rows],
+        high=[row["p90"] for row in rows],
+    )
+
+
+def _read_codebook_spread(memo_rows: list[Row]) -> _Band:
+    """Return the mean agreement of each d, and one standard deviation over codebooks around it."""
+    means = [row["agreement"] for row in memo_rows]
+    deviations = [row["agreement_codebook_sd"] for row in memo_rows]
+    return _Band(
+        dimensions=[int(row["method"].removeprefix(_METHOD_OF_MEMO)) for row in memo_rows],
+        middle=means,
+        low=[mean - sd for mean, sd in zip(means, deviations, strict=True)],
+        high=[mean + sd for mean, sd in zip(means, deviations, strict=True)],
+    )
+
+
+def _draw_accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
     """Draw top-1 of the five baselines and of the best MeMo dimension as bars, grouped by h."""
+    baselines = [name for name in PAPER if not name.startswith(_METHOD_OF_MEMO)]
+    groups = {name: [_find_row(table, name, h) for h in lengths] for name in baselines}
+    groups["best MeMo"] = [_find_best_memo_row(table, h) for h in lengths]
     shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
-    baselines = [name for name in PAPER if not name.startswith("MeMo")]
-    width = 0.8 / (len(baselines) + 1)
-    for i, name in enumerate([*baselines, "best MeMo"]):
-        rows = [_best_row(table, name, h) for h in lengths]
+    width = 0.8 / len(groups)
+    for i, (name, rows) in enumerate(groups.items()):
         places = [j + (i - len(baselines) / 2) * width for j in range(len(lengths))]
         axes.bar(
             places,
@@ -121,17 +166,24 @@ def _accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 
-def _best_row(table: list[Row], name: str, h: int) -> Row:
-    rows = [row for row in table if row["h"] == h]
-    if name == "best MeMo":
-        memo_rows = [row for row in rows if row["method"].startswith("MeMo")]
-        return max(memo_rows, key=lambda row: float(row["top1"]))
-    return next(row for row in rows if row["method"] == name)
+def _find_row(table: list[Row], method: str, h: int) -> Row:
+    return next(row for row in table if row["h"] == h and row["method"] == method)
 
 
-def _agreement_curves(results: Row) -> list[tuple[str, int, Style, str]]:
+def _find_best_memo_row(table: list[Row], h: int) -> Row:
+    """Return the row of the dimension whose top-1 is highest."""
+    return max(_select_memo_rows(table, h), key=lambda row: float(row["top1"]))
+
+
+def _select_memo_rows(table: list[Row], h: int) -> list[Row]:
+    """Return the rows of MeMo with contexts of h tokens, one for each d."""
+    return [row for row in table if row["h"] == h and row["method"].startswith(_METHOD_OF_MEMO)]
+
+
+def _agreement_curves(results: Row) -> list[tuple[str, int, CurveStyle, str]]:
+    """Return the labels, the h, the style and the text of each curve of the right panel."""
     lengths = sorted({row["h"] for row in results["agreement"]})
-    curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
+    curves = [("original", h, _LENGTH_STYLES[h], f"h = {h}") for h in lengths]
     merged = sorted({row["h"] for row in results["agreement"] if row["labels"] == "merged"})
     return curves + [
         ("merged", h, _LABEL_STYLES["merged"], f"h = {h}, merged labels") for h in merged
@@ -148,8 +200,8 @@ def new_panels(number: int) -> tuple[Figure, Any]:
     return figure, figure.subplots(1, number)
 
 
-def _dimensions(panels: tuple[Axes, ...], rows: list[Row]) -> None:
-    """Let panels have d as their x axis, a grid and a legend."""
+def _draw_dimensions(panels: tuple[Axes, ...], rows: list[Row]) -> None:
+    """Give panels d as their x axis, with a tick for each d of the rows, a grid and a legend."""
     dimensions = sorted({row["d"] for row in rows})
     for axes in panels:
         axes.set_xscale("log", base=2)
@@ -159,32 +211,36 @@ def _dimensions(panels: tuple[Axes, ...], rows: list[Row]) -> None:
         axes.legend(frameon=False, fontsize=8)
 
 
-def curve_style(style: Style, text: str) -> Row:
-    """Return how a curve is drawn, for `plot` and `errorbar`."""
-    colour, marker, line = style
-    size = 9 if marker == "*" else 4
-    return {"color": colour, "marker": marker, "linestyle": line, "markersize": size, "label": text}
+def make_curve_options(style: CurveStyle, label: str) -> dict[str, Any]:
+    """Return a style and the label in the legend as keywords of `plot` and `errorbar`."""
+    return {
+        "color": style.colour,
+        "marker": style.marker,
+        "linestyle": style.line,
+        "markersize": 9 if style.marker == "*" else 4,  # a star of size 4 looks like a dot
+        "label": label,
+    }
 
 
-def _band(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
-    dimensions = [row["d"] for row in rows]
-    axes.plot(dimensions, [row["median"] for row in rows], **curve_style(style, text))
-    low = [row["p10"] for row in rows]
-    high = [row["p90"] for row in rows]
-    axes.fill_between(dimensions, low, high, color=style[0], alpha=0.15, lw=0)
+def _draw_band(axes: Axes, band: _Band, style: CurveStyle, label: str) -> None:
+    axes.plot(band.dimensions, band.middle, **make_curve_options(style, label))
+    axes.fill_between(band.dimensions, band.low, band.high, color=style.colour, alpha=0.15, lw=0)
 
 
-def _intervals(axes: Axes, rows: list[Row], style: Style, text: str) -> None:
+def _draw_agreement(axes: Axes, rows: list[Row], style: CurveStyle, label: str) -> None:
+    """Draw the agreement of each d, with its Wilson interval as an error bar."""
     dimensions = [row["d"] for row in rows]
     shares = [row["agreement"] for row in rows]
+    # Matplotlib wants the lengths of error bars. Rounding may put an end on the wrong side of a
+    # share of 0 or 1, and negative lengths are refused.
     below = []
     above = []
     for row in rows:
         low, high = row["wilson_95%"]
         below.append(max(row["agreement"] - low, 0.0))
         above.append(max(high - row["agreement"], 0.0))
-    style_options = curve_style(style, text)
-    axes.errorbar(dimensions, shares, yerr=[below, above], capsize=2, **style_options)
+    options = make_curve_options(style, label)
+    axes.errorbar(dimensions, shares, yerr=[below, above], capsize=2, **options)
 
 
 def save_figure(figure: Figure, path: Path) -> None:
