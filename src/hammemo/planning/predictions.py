@@ -158,10 +158,13 @@ class Predictions:
     def _estimate_labels(self, n_labels: int | None) -> int:
         """Return the number of labels of all the data: as the user says, counted, or estimated."""
         n_in_sample = self.sample.n_labels
-        n_at_least = len(np.unique(self.y)) if self.is_all else n_in_sample
+        n_at_least = n_in_sample
+        source = "the sample"
+        if self.is_all:
+            n_at_least = len(np.unique(self.y))
+            source = "y"
         if n_labels is not None:
             if n_labels < n_at_least:
-                source = "y" if self.is_all else "the sample"
                 raise ValueError(
                     f"n_labels={n_labels}, but {source} alone has {n_at_least} labels."
                 )

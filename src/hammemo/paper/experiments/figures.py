@@ -28,7 +28,7 @@ class CurveStyle(NamedTuple):
     line: str
 
 
-class _Band(NamedTuple):
+class _CurveRange(NamedTuple):
     """A curve over d, with a range around each of its points."""
 
     dimensions: list[int]
@@ -119,9 +119,9 @@ def wikitext_figure(results: Row, folder: Path) -> None:
     save_figure(figure, folder / "wikitext")
 
 
-def _read_quantiles(rows: list[Row]) -> _Band:
+def _read_quantiles(rows: list[Row]) -> _CurveRange:
     """Return the median of each d, and the range from 10 to 90 %."""
-    return _Band(
+    return _CurveRange(
         dimensions=[row["d"] for row in rows],
         middle=[row["median"] for row in rows],
         low=[row["p10"] for row in rows],
@@ -129,11 +129,11 @@ def _read_quantiles(rows: list[Row]) -> _Band:
     )
 
 
-def _read_codebook_spread(memo_rows: list[Row]) -> _Band:
+def _read_codebook_spread(memo_rows: list[Row]) -> _CurveRange:
     """Return the mean agreement of each d, and one standard deviation over codebooks around it."""
     means = [row["agreement"] for row in memo_rows]
     deviations = [row["agreement_codebook_sd"] for row in memo_rows]
-    return _Band(
+    return _CurveRange(
         dimensions=[int(row["method"].removeprefix(_METHOD_OF_MEMO)) for row in memo_rows],
         middle=means,
         low=[mean - sd for mean, sd in zip(means, deviations, strict=True)],
@@ -222,7 +222,7 @@ def make_curve_options(style: CurveStyle, label: str) -> dict[str, Any]:
     }
 
 
-def _draw_band(axes: Axes, band: _Band, style: CurveStyle, label: str) -> None:
+def _draw_band(axes: Axes, band: _CurveRange, style: CurveStyle, label: str) -> None:
     axes.plot(band.dimensions, band.middle, **make_curve_options(style, label))
     axes.fill_between(band.dimensions, band.low, band.high, color=style.colour, alpha=0.15, lw=0)
 
