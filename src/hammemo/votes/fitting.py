@@ -26,7 +26,7 @@ rows of an exact memory; otherwise there are arrays of features.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -242,6 +242,33 @@ class VectorLayout:
         return FittedWeights(shared.copy(), np.ascontiguousarray(differences.T), offsets.copy())
 
 
+class Fits(Protocol):
+    """Log-ratios of examples that weights can be fitted to."""
+
+    @property
+    def n_features(self) -> int:
+        """How many log-ratios a label has."""
+
+    def fit(
+        self,
+        *,
+        start: Floats,
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
+    ) -> FittedWeights:
+        """Return the weights that minimise the log-loss, as the module's text defines it.
+
+        Parameters
+        ----------
+        start : ndarray of shape (F,)
+            The weights that the ridge pulls to.
+        warm : FittedWeights, optional
+            Where steps begin; by default at `start`.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class DenseFits:
     """Arrays of features that weights can be fitted to.
@@ -270,15 +297,7 @@ class DenseFits:
         steps: int,
         warm: FittedWeights | None = None,
     ) -> FittedWeights:
-        """Return the weights that minimise the log-loss, as the module's text defines it.
-
-        Parameters
-        ----------
-        start : ndarray of shape (F,)
-            The weights that the ridge pulls to.
-        warm : FittedWeights, optional
-            Where steps begin; by default at `start`.
-        """
+        """Return the weights that minimise the log-loss; see :meth:`Fits.fit`."""
         layout = VectorLayout(len(start), len(self.prior), per_label)
         loss = DenseLoss(
             ratios=self.ratios,
@@ -357,7 +376,7 @@ class CompiledFits:
         steps: int,
         warm: FittedWeights | None = None,
     ) -> FittedWeights:
-        """Return the weights that minimise the log-loss; see :meth:`DenseFits.fit`."""
+        """Return the weights that minimise the log-loss; see :meth:`Fits.fit`."""
         layout = VectorLayout(len(start), len(self.prior), per_label)
         vector = layout.pack(start, warm)
         total = float(self.multiplicity.sum())
@@ -388,10 +407,6 @@ class CompiledFits:
                 at=vector,
             )
         return layout.unpack(vector)
-
-
-Fits: TypeAlias = DenseFits | CompiledFits
-"""Log-ratios of examples that weights can be fitted to."""
 
 
 @dataclass(frozen=True, eq=False)

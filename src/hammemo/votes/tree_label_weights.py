@@ -45,6 +45,7 @@ from hammemo.votes.choose_weights import (
 )
 from hammemo.votes.fitting import SHARED_STEPS, CompiledFits, FittedWeights
 from hammemo.votes.log_linear import LogLinear, label_shares
+from hammemo.votes.optimal_fits import TRIAL_GRID, OptimalFits
 from hammemo.votes.tree_label_features import SMOOTHING, compute_tree_features, count_features
 from hammemo.votes.tree_label_rows import TreeRows, count_tree_rows, read_tree_rows
 
@@ -76,7 +77,8 @@ _TRIAL_STEPS: Final = 25
 """Enough to compare options, whose losses differ by more than what further steps change."""
 
 _STEPS: Final = 400
-"""Steps of the final fit at most: `_TOLERANCE` stops it before."""
+"""Steps of the final fit at most: `_TOLERANCE` stops it before. They count where there are too many
+weights for :mod:`hammemo.votes.optimal_fits`, which goes on to the minimum."""
 
 _TOLERANCE: Final = 1e-8
 """The final weights hardly depend on where the fit stops. In a trial on 450 made-up rows
@@ -216,6 +218,19 @@ def _fit_options(
     features: NDArray[np.float32], rows: TreeRows, inside: Ints, prior: Floats
 ) -> list[FittedWeights]:
     """Return the weights of each option: shared ones first, then those of each label from there."""
+    even = np.full(features.shape[2], 1.0 / features.shape[2])
+    if OptimalFits.can_fit(len(prior), features.shape[2], _RIDGE):
+        optimal = OptimalFits(
+            features=features[:, inside],
+            labels=rows.labels[inside],
+            multiplicity=rows.multiplicity[inside],
+            prior=prior,
+            grid=TRIAL_GRID,
+        )
+        shared = optimal.fit(start=even, ridge=_RIDGE, per_label=False)
+        ridges = [option.ridge for option in _OPTIONS if option.per_label]
+        return [shared, *optimal.fit_ridges(start=shared.shared, ridges=ridges)]
+
     fits = CompiledFits.from_features(
         features,
         labels=rows.labels,
@@ -223,7 +238,6 @@ def _fit_options(
         prior=prior,
         rows=inside,
     )
-    even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
 
     def fit_option(option: WeightOption) -> FittedWeights:
@@ -309,6 +323,16 @@ def fit_feature_weights(
     prior = label_shares(rows.label_counts)
 
     def fit(*, is_bounded: bool) -> FittedWeights:
+        n_features = weighted_rows.features.shape[2]
+        ridge = float(vote.ridge)
+        if not is_bounded and OptimalFits.can_fit(len(prior), n_features, ridge):
+            optimal = OptimalFits(
+                features=weighted_rows.features,
+                labels=rows.labels,
+                multiplicity=rows.multiplicity,
+                prior=prior,
+            )
+            return vote.fit_stages(optimal)
         fits = CompiledFits.from_features(
             weighted_rows.features,
             labels=rows.labels,
