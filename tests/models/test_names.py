@@ -76,6 +76,8 @@ def test_numbers_follow_a_name_and_kernels_are_joined() -> None:
             KERNELS.make(wrong)
     with pytest.raises(ValueError, match="is not known"):
         VOTES.make("sum+mean")
+    with pytest.raises(ValueError, match="vote='auto' is no single vote"):
+        VOTES.make("auto")
     with pytest.raises(Malformed, match="at most 200 characters"):
         Settings.from_client({"columns": 4, "kernel": "+".join(["pairs"] * 99)}, Limits())
 

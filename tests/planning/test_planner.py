@@ -273,7 +273,8 @@ def test_one_label_is_enough() -> None:
         ({"budget": 5000, "vote": "log-linear"}, "vote="),
         ({"budget": 5000, "random_state": None}, "whole number"),
         ({"budget": 5000, "n_examples": 10}, "alone has"),
-        ({"budget": 5000, "n_labels": 1}, "alone has"),
+        ({"budget": 5000, "n_labels": 1}, "y alone has 4 labels"),
+        ({"budget": 5000, "n_labels": 1, "n_examples": 1000}, "the sample alone has 4 labels"),
         ({"budget": 5000, "confidence": 90}, "between 0 and 1"),
     ],
 )

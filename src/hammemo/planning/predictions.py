@@ -315,9 +315,10 @@ class Predictions:
         values : ndarray of shape (growths, draws of the labels' shares)
         n_queries : int
         scale : float
-            What some standard deviations are shares of: the misses, for agreement.
+            What the standard deviations between growths and beyond them are shares of: the misses,
+            for agreement.
         model_spread : float
-            The standard deviation of the model's error, which is at least `MIN_SPREAD`.
+            The standard deviation of the model's error; `MIN_SPREAD` is added to it.
         """
         doublings_left_out = max(log2(self.n / self.grown_to), 0)
         variance = (

@@ -159,7 +159,7 @@ def test_all_runs_the_paper_s_commands_and_writes_one_report(tmp_path: Path, mon
     found = results()
 
     def fake(name: str) -> Any:
-        def run(folder: Path, *_: Any, jobs: int) -> None:
+        def run(folder: Path, *, jobs: int, **_: Any) -> None:
             assert jobs == 3
             folder.mkdir(parents=True)
             (folder / "results.json").write_text(json.dumps(found[name]))

@@ -54,7 +54,7 @@ _LABEL_STYLES: Final = {
     "merged": CurveStyle(PURPLE, "D", ":"),
 }
 
-_METHOD_OF_MEMO: Final = "MeMo, d = "
+_MEMO_PREFIX: Final = "MeMo, d = "
 """How the names of methods that are MeMo begin; d follows."""
 
 
@@ -134,7 +134,7 @@ def _read_codebook_spread(memo_rows: list[Row]) -> _CurveRange:
     means = [row["agreement"] for row in memo_rows]
     deviations = [row["agreement_codebook_sd"] for row in memo_rows]
     return _CurveRange(
-        dimensions=[int(row["method"].removeprefix(_METHOD_OF_MEMO)) for row in memo_rows],
+        dimensions=[int(row["method"].removeprefix(_MEMO_PREFIX)) for row in memo_rows],
         middle=means,
         low=[mean - sd for mean, sd in zip(means, deviations, strict=True)],
         high=[mean + sd for mean, sd in zip(means, deviations, strict=True)],
@@ -143,7 +143,7 @@ def _read_codebook_spread(memo_rows: list[Row]) -> _CurveRange:
 
 def _draw_accuracy_bars(axes: Axes, table: list[Row], lengths: list[int]) -> None:
     """Draw top-1 of the five baselines and of the best MeMo dimension as bars, grouped by h."""
-    baselines = [name for name in PAPER if not name.startswith(_METHOD_OF_MEMO)]
+    baselines = [name for name in PAPER if not name.startswith(_MEMO_PREFIX)]
     groups = {name: [_find_row(table, name, h) for h in lengths] for name in baselines}
     groups["best MeMo"] = [_find_best_memo_row(table, h) for h in lengths]
     shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
@@ -177,7 +177,7 @@ def _find_best_memo_row(table: list[Row], h: int) -> Row:
 
 def _select_memo_rows(table: list[Row], h: int) -> list[Row]:
     """Return the rows of MeMo with contexts of h tokens, one for each d."""
-    return [row for row in table if row["h"] == h and row["method"].startswith(_METHOD_OF_MEMO)]
+    return [row for row in table if row["h"] == h and row["method"].startswith(_MEMO_PREFIX)]
 
 
 def _agreement_curves(results: Row) -> list[tuple[str, int, CurveStyle, str]]:
