@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg.sql import Composed
 from typer.testing import CliRunner
 
 from followed_table import COLUMNS, FollowedTable, following
@@ -509,6 +510,29 @@ def test_a_refit_follows_new_rows_and_deletions_with_a_receipt(
     fitted = one.fit()
     assert fitted is not None
     assert refitted["digest"] == fitted.digest()
+
+
+def test_the_table_is_locked_before_the_snapshot_is_taken(
+    table: Callable[..., FollowedTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = table()
+    one.create(rows=20)
+    execute = psycopg.Connection.execute
+
+    def execute_late(connection: Any, statement: Any, *values: Any, **options: Any) -> Any:
+        if isinstance(statement, Composed) and statement.as_string().startswith("lock table"):
+            # A snapshot from before this would see neither the old rows nor the new ones.
+            execute(one.db, f"begin; truncate {one.name}")
+            one.fill(1, 7)
+            execute(one.db, "commit")
+        return execute(connection, statement, *values, **options)
+
+    with following(one.follower()) as follower:
+        follower._open()
+        monkeypatch.setattr(psycopg.Connection, "execute", execute_late)
+        with follower.source.snapshot(60):
+            rows = follower._columns.join(follower.source.rows(follower._columns))
+    assert len(rows.labels) == 7
 
 
 def test_a_model_that_does_not_keep_its_rows_is_refitted_to_the_table(table: Callable[..., FollowedTable]) -> None:

@@ -48,6 +48,8 @@ _FETCHED: Final = 5_000
 """Messages that are held at once."""
 _LONGEST_SNAPSHOT: Final = 600
 """Characters: the position of a model has at most 1,024."""
+_SNAPSHOT_TRIALS: Final = 100
+"""How often a snapshot is taken, a tenth of a second apart, until it is short enough."""
 
 _PEEK: Final = """
 select data from pg_logical_slot_peek_binary_changes(
@@ -146,22 +148,36 @@ class Messages:
         self._source = source
         self._until = until
         self._limit = limit
-        self._number = 0
+        self._n_read = 0
 
     @property
     def is_end(self) -> bool:
-        """Whether all up to the place was read."""
-        return self._number < self._limit
+        """Whether the log has no more messages up to the place, after all of these were read.
+
+        PostgreSQL ends with the transaction in which it reaches the limit. So fewer messages than
+        that are all that there are; as many may be all, too, and then the next ones are none.
+        """
+        return self._n_read < self._limit
 
     def __iter__(self) -> Iterator[Message]:
-        names = '"' + self._source.publication.replace('"', '""') + '"'
+        """Yield the messages, of which some thousands are in memory at a time."""
+        publications = '"' + self._source.publication.replace('"', '""') + '"'  # a list of one name
+        until = lsn_text(self._until)
         db = self._source.db
+        # A cursor with a name stays in the server, which lasts as long as the transaction.
         with db.transaction(), db.cursor("hammemo_changes", binary=True) as cursor:
             cursor.itersize = _FETCHED
-            cursor.execute(_PEEK, [self._source.slot, lsn_text(self._until), self._limit, names])
+            cursor.execute(_PEEK, [self._source.slot, until, self._limit, publications])
             for (data,) in cursor:
-                self._number += 1
+                self._n_read += 1
                 yield decode(data)
+
+
+class _TableFacts(NamedTuple):
+    """What PostgreSQL says of a table."""
+
+    oid: int
+    is_partitioned: bool
 
 
 class FollowedSource:
@@ -222,6 +238,7 @@ class FollowedSource:
 
     @property
     def _lock_number(self) -> int:
+        """The number of the slot's advisory lock, 56 bits of a hash: PostgreSQL takes 63."""
         return int.from_bytes(hashlib.blake2b(self.slot.encode(), digest_size=7).digest())
 
     def is_locked(self) -> bool:
@@ -232,13 +249,13 @@ class FollowedSource:
         return True
 
     def lock(self) -> None:
-        """Refuse to go on if another follower reads the slot.
+        """Take the lock of the slot, until `close`; refuse if another follower has it.
 
-        One that has just ended may hold it for a moment.
+        A follower that has just ended may have it for a moment.
         """
-        last = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + _LOCK_SECONDS
         while not self.one("select pg_try_advisory_lock(%s)", self._lock_number)[0]:
-            if time.monotonic() >= last:
+            if time.monotonic() >= deadline:
                 raise FollowError(f"Another follower reads the slot {self.slot}: stop it first.")
             time.sleep(0.05)
 
@@ -247,50 +264,74 @@ class FollowedSource:
     def open(
         self, label: str, columns: Sequence[str] | None, subject: str | None, *, is_target: bool
     ) -> Followed:
-        """Find the table, refuse one that cannot be followed, and return its followed columns."""
-        facts = self.one(_TABLE, *self._name)
-        if facts is None:
-            raise FollowError(
-                f"There is no table {self.table} in this database, or you may not see its schema."
-            )
-        self._oid, kind, persistence, level = facts
-        if kind not in "rp" or persistence != "p":
-            raise FollowError(
-                f"{self.table} is not an ordinary table whose changes are in the log: "
-                "use hammemo sync."
-            )
-        if level != "logical":
-            raise FollowError(
-                f"wal_level is {level}: set wal_level = logical and restart PostgreSQL."
-            )
-        self._check_identity(is_partitioned=kind == "p")
+        """Find the table, refuse one that cannot be followed, and return its followed columns.
+
+        Parameters
+        ----------
+        label : str
+            The column of labels or targets.
+        columns : sequence of str, optional
+            The columns of the context; by default all but the label and the subject.
+        subject : str, optional
+            The column that names whose row it is.
+        is_target : bool
+            Whether the label is a number that is to be predicted.
+        """
+        facts = self._find_table()
+        self._oid = facts.oid
+        self._check_identity(is_partitioned=facts.is_partitioned)
         columns_by_name = {
-            name: Column(name, kind, modifier)
-            for name, kind, modifier in self.db.execute(_COLUMNS, [self._oid])
+            name: Column(name, type_oid, modifier)
+            for name, type_oid, modifier in self.db.execute(_COLUMNS, [self._oid])
         }
         if columns is None:
-            names = [name for name in columns_by_name if name not in (label, subject)]
+            context_names = [name for name in columns_by_name if name not in (label, subject)]
         else:
-            names = list(columns)
-        for name in [*names, label] + ([subject] if subject else []):
+            context_names = list(columns)
+        needed_names = [*context_names, label]
+        if subject:
+            needed_names.append(subject)
+        for name in needed_names:
             if name not in columns_by_name:
                 raise column_error(
                     self.table,
                     name,
                     "does not exist (or is generated, so the log does not have it)",
                 )
-        chosen = tuple(columns_by_name[name] for name in names)
+        context_columns = tuple(columns_by_name[name] for name in context_names)
         if is_target and columns_by_name[label].kind not in ("whole", "float"):
             raise FollowError(
                 f"Column {label!r} of {self.table} holds no numbers: use label= for names."
             )
         return Followed(
             self.table,
-            chosen,
+            context_columns,
             columns_by_name[label],
             subject=columns_by_name[subject] if subject else None,
             is_target=is_target,
         )
+
+    def _find_table(self) -> _TableFacts:
+        """Find the table; refuse one whose changes are not in the log."""
+        facts = self.one(_TABLE, *self._name)
+        if facts is None:
+            raise FollowError(
+                f"There is no table {self.table} in this database, or you may not see its schema."
+            )
+        oid, relation_kind, persistence, log_level = facts
+        is_ordinary = relation_kind == "r"
+        is_partitioned = relation_kind == "p"
+        is_permanent = persistence == "p"
+        if not (is_ordinary or is_partitioned) or not is_permanent:
+            raise FollowError(
+                f"{self.table} is not an ordinary table whose changes are in the log: "
+                "use hammemo sync."
+            )
+        if log_level != "logical":
+            raise FollowError(
+                f"wal_level is {log_level}: set wal_level = logical and restart PostgreSQL."
+            )
+        return _TableFacts(oid, is_partitioned=is_partitioned)
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
         """Refuse a table whose deletions the log does not name, or that a publication may harm."""
@@ -333,13 +374,19 @@ class FollowedSource:
                     "publication."
                 )
             self._create_publication(self.publication, where)
-        elif where is not None and self._expression_of(where) != self._filter():
+        elif where is not None:
+            self._check_filter(where)
+        self._check_publication()
+        self.where = self._read_filter(self.publication)
+
+    def _check_filter(self, where: str) -> None:
+        """Refuse a condition that is not the filter of the publication, which is there."""
+        row_filter = self._read_filter(self.publication)
+        if self._normalize(where) != row_filter:
             raise FollowError(
-                f"The publication {self.publication} has the filter {self._filter() or 'none'}, "
+                f"The publication {self.publication} has the filter {row_filter or 'none'}, "
                 f"not {where}: leave out the condition, or start a new model."
             )
-        self._check_publication()
-        self.where = self._filter()
 
     def _create_publication(self, name: str, where: str | None) -> None:
         is_partitioned = self.one("select relkind = 'p' from pg_class where oid = %s", self._oid)[0]
@@ -357,22 +404,24 @@ class FollowedSource:
         )
         self.db.execute(statement)
 
-    def _filter(self) -> str | None:
-        row = self.one(_FILTER, self.publication, self._oid)
+    def _read_filter(self, publication: str) -> str | None:
+        """Return the condition on rows of a publication, as PostgreSQL writes it, or None."""
+        row = self.one(_FILTER, publication, self._oid)
         return None if row is None else row[0]
 
-    def _expression_of(self, where: str) -> str | None:
-        """Return a condition as PostgreSQL writes it, by a publication that is rolled back."""
-        publication = self.publication
-        self.publication = f"{self.publication[:50]}_trial"
+    def _normalize(self, where: str) -> str | None:
+        """Return a condition as PostgreSQL writes it.
+
+        PostgreSQL tells that only of a publication, so one is created and rolled back. For a user
+        who may not create one, it is the condition as it is.
+        """
+        trial = f"{self.publication[:50]}_trial"  # names have at most 63 bytes
         try:
             with self.db.transaction(force_rollback=True):
-                self._create_publication(self.publication, where)
-                return self._filter()
+                self._create_publication(trial, where)
+                return self._read_filter(trial)
         except psycopg.errors.InsufficientPrivilege:
             return where
-        finally:
-            self.publication = publication
 
     def _check_publication(self) -> None:
         name = self.publication
@@ -417,12 +466,15 @@ class FollowedSource:
     def create_slot(self) -> None:
         """Create the slot, and wait until new snapshots show every transaction that it leaves out.
 
-        PostgreSQL may have written a commit before the slot's first place and show it only
-        later, such as when the commit waits for a standby. Transactions that run now end first.
+        A commit whose record lies before the slot's first place is not among its changes. It may
+        be invisible to new snapshots for a while, such as when it waits for a standby, and then
+        neither would show it. So this waits until all transactions that run now have ended.
         """
         self.db.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [self.slot])
-        newest = self.one("select pg_snapshot_xmax(pg_current_snapshot())::text")[0]
-        while not self.one("select pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8", newest)[0]:
+        next_id = self.one("select pg_snapshot_xmax(pg_current_snapshot())::text")[0]
+        # xmin is the oldest transaction that still runs.
+        have_ended = "select pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8"
+        while not self.one(have_ended, next_id)[0]:
             time.sleep(0.05)
 
     def drop_slot(self) -> bool:
@@ -443,35 +495,47 @@ class FollowedSource:
 
     @contextmanager
     def snapshot(self, timeout: float) -> Iterator[TableSnapshot]:
-        """Hold a snapshot of the database: `rows` reads the table in it.
+        """Keep one snapshot of the database for the block, in which `rows` reads the table.
 
-        The table is locked against TRUNCATE and ALTER before the snapshot is taken: those would
-        empty it for us.
+        `timeout` is the most seconds that a statement of the block may take. The snapshot names the
+        transactions that were running, so one of a moment with very many is given up, and another
+        is taken.
         """
         self.flush()
-        table = sql.Identifier(*self._name)
-        for _ in range(100):
+        for _ in range(_SNAPSHOT_TRIALS):
             with self.db.transaction():
-                self.db.execute("set transaction isolation level repeatable read")
-                self.db.execute(
-                    "select set_config('statement_timeout', %s, true)", [str(int(timeout * 1000))]
-                )
-                self.db.execute(sql.SQL("lock table {} in access share mode").format(table))
-                shown, until = self.one(
-                    "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
-                )
-                if len(shown) <= _LONGEST_SNAPSHOT:
-                    yield TableSnapshot(shown, lsn_number(until), self.layout())
+                snapshot = self._take_snapshot(timeout)
+                if len(snapshot.shown) <= _LONGEST_SNAPSHOT:
+                    yield snapshot
                     break
-            time.sleep(0.1)  # more transactions run than a position can name
+            time.sleep(0.1)
         else:
             raise FollowError(
                 "Too many transactions write at the same time to read the table: try again later."
             )
-        self.flush()  # what the snapshot shows may still be lost if PostgreSQL crashes
+        # A snapshot also shows commits that are not on the disk yet. The model has learned them,
+        # so they must not be lost if PostgreSQL crashes.
+        self.flush()
+
+    def _take_snapshot(self, timeout: float) -> TableSnapshot:
+        """Make the transaction that has just begun one with a snapshot, and return it."""
+        self.db.execute("set transaction isolation level repeatable read")
+        # The first query takes the snapshot. The table is locked before it against TRUNCATE and
+        # ALTER, whose removed rows a snapshot does not keep. So this is no `select set_config`.
+        milliseconds = sql.Literal(int(timeout * 1000))
+        self.db.execute(sql.SQL("set local statement_timeout = {}").format(milliseconds))
+        table = sql.Identifier(*self._name)
+        self.db.execute(sql.SQL("lock table {} in access share mode").format(table))
+        shown, until = self.one(
+            "select pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
+        )
+        return TableSnapshot(shown, lsn_number(until), self.layout())
 
     def rows(self, followed: Followed, size: int = 50_000) -> Iterator[list[Row]]:
-        """Yield the rows of the table that have a label, many at a time."""
+        """Yield the rows of the table that have a label, `size` at a time, and an empty list.
+
+        Those that the publication leaves out are left out here, too.
+        """
         names = sql.SQL(", ").join(sql.Identifier(column.name) for column in followed.all)
         condition = sql.SQL(f" and ({self.where})" if self.where else "")
         statement = sql.SQL("copy (select {} from {} where {} is not null{}) to stdout").format(
@@ -481,10 +545,15 @@ class FollowedSource:
             texts = copy.rows()
             while rows := list(islice(texts, size)):
                 yield rows
-        yield []  # also of an empty table there is a part
+        # So an empty table has a batch, too: whoever learns it gets its columns.
+        yield []
 
     def flush(self) -> int:
-        """Let PostgreSQL write its log to the disk, and return the place after it."""
+        """Wait until all commits up to now are on the disk, and return the place after them.
+
+        The message is a transaction of its own, whose commit waits for the disk; the log is written
+        in order.
+        """
         self.db.execute("select pg_logical_emit_message(true, 'hammemo', '')")
         return self.end()
 
