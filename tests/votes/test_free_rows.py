@@ -124,7 +124,7 @@ def test_what_an_example_has_added_to_its_rows(documents: Any, place: int) -> No
     reader = FreeRows(whole.memory_.reader(), whole.sites_)
     contexts = whole.contexts(np.array([context]))
     column = whole.classes_.tolist().index(label)
-    left = reader.site_counts(contexts)[0, :, column] - reader.own_counts(contexts, np.array([column]))[0]
+    left = reader.site_counts(contexts)[0, :, column] - reader.compute_example_counts(contexts, np.array([column]))[0]
     rest = Plain(examples)
     expected = rest.rows(context)[:, rest.labels.index(label)]
     np.testing.assert_allclose(np.maximum(left, 0), expected, atol=1e-12)

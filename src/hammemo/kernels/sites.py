@@ -36,6 +36,11 @@ class FreeSite:
     reach: int
 
     @property
+    def has_table(self) -> bool:
+        """Whether rows of counts belong to it."""
+        return FREE_KINDS[self.kind]
+
+    @property
     def name(self) -> str:
         """What it is called, such as ``"bag of 10"``."""
         return f"{self.kind} of {self.reach}"
@@ -91,7 +96,7 @@ class Sites:
     @property
     def free_with_table(self) -> tuple[FreeSite, ...]:
         """The sites without a position that have a table."""
-        return tuple(site for site in self.free if FREE_KINDS[site.kind])
+        return tuple(site for site in self.free if site.has_table)
 
     def describe(self) -> tuple[tuple[str, Site], ...]:
         """Return the name and the positions of every site.

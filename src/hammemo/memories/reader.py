@@ -209,7 +209,7 @@ class Reader(ABC):
         """Return the row of counts that each site of each context reads, else zeros: (m, S, L)."""
         raise self._without_rows()
 
-    def own_counts(self, contexts: Contexts, columns: Ints) -> Floats:  # noqa: ARG002
+    def compute_example_counts(self, contexts: Contexts, columns: Ints) -> Floats:  # noqa: ARG002
         """Return what an example has added to its label's count in the row of each site.
 
         It is one, where the site reads a row.
@@ -245,12 +245,17 @@ class Reader(ABC):
         """
         return self.with_rule(rule())
 
-    def restrict(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
+    def restrict(
+        self,
+        contexts: Contexts,  # noqa: ARG002
+        *,
+        with_histogram: bool = False,  # noqa: ARG002
+    ) -> Reader:
         """Return a reader, in memory, that answers these contexts the same.
 
         It is this one, unless its rows lie in segments.
 
-        With `times` it also says what a mixture must know of all rows.
+        `with_histogram` adds what a mixture must know of all rows.
         """
         return self
 

@@ -323,12 +323,14 @@ class TieredTables(Compiled):
             answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
         return answers
 
-    def restrict(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
+    def restrict(self, contexts: Contexts, *, with_histogram: bool = False) -> TieredTables:
         """Return a reader, in memory, that answers these contexts the same.
 
         See `SparseCounts.restrict`.
         """
-        return TieredTables(self._sketch, self._exact.restrict(contexts, times=times))
+        return TieredTables(
+            self._sketch, self._exact.restrict(contexts, with_histogram=with_histogram)
+        )
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that prediction needs."""

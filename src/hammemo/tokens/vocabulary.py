@@ -100,6 +100,10 @@ def _float_token(value: float) -> Token:
     return int(value) if value.is_integer() and -_INT_LIMIT <= value < _INT_LIMIT else value
 
 
+_MOST_RECENT_FINDS: Final = 9
+"""Answers that `Vocabulary.find_again` keeps: models have fewer sites without a position."""
+
+
 class Vocabulary(Cached):
     """An immutable set of distinct tokens in canonical order.
 
@@ -164,6 +168,25 @@ class Vocabulary(Cached):
     def __repr__(self) -> str:
         shown = [repr(token) for token, _ in zip(self, range(5), strict=False)]
         return f"Vocabulary({len(self)}: {', '.join(shown)}{', …' if len(self) > 5 else ''})"
+
+    def find_again(self, other: Vocabulary) -> Ints:
+        """Return what `find` returns; it is kept for the last few others that were asked for."""
+        if other is self:
+            return self.find(other)
+        recent = self._recent_finds
+        entry = recent.get(id(other))
+        # The object that had this id may be gone, and another may have it now.
+        if entry is None or entry[0] is not other:
+            if len(recent) >= _MOST_RECENT_FINDS:
+                recent.clear()
+            entry = (other, self.find(other))
+            recent[id(other)] = entry
+        return entry[1]
+
+    @cached_property
+    def _recent_finds(self) -> dict[int, tuple[Vocabulary, Ints]]:
+        """Others and their ranks here, by the id of the other: vocabularies have no hash."""
+        return {}
 
     def find(self, other: Vocabulary) -> Ints:
         """Return the rank here of every token of `other`, -1 where it is not here."""

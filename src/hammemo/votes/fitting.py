@@ -119,7 +119,7 @@ def compute_features(reader: Reader, examples: LabelledContexts) -> NDArray[np.f
         if examples.leave_one_out:
             rows = np.arange(len(counts))
             label_counts = counts[rows, :, labels[piece]]
-            example_counts = reader.own_counts(examples.contexts[piece], labels[piece])
+            example_counts = reader.compute_example_counts(examples.contexts[piece], labels[piece])
             # an empty site counts nothing, so there is nothing to subtract from
             counts[rows, :, labels[piece]] = np.maximum(label_counts - example_counts, 0)
         totals = counts.sum(axis=2)

@@ -49,7 +49,7 @@ def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bo
     asked = np.concatenate([X, table(rng)[0], [["never", 10**9, 0.5]]])
     with pytest.MonkeyPatch.context() as patch:
         ranker: Any = model.view().scorer.ranker
-        patch.setattr(type(ranker), "pays", lambda *_: pays)
+        patch.setattr(type(ranker), "spend_and_test", lambda *_: pays)
         scores = ranker.scores(model.contexts(asked))
         expected = ranker._rule.scores(model.memory_.reader().site_counts(model.contexts(asked)))
         assert np.array_equal(scores, expected)

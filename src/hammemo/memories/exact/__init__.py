@@ -11,8 +11,8 @@ from hammemo.memories.exact.memory import Exact, InSegments, head_state, restore
 from hammemo.memories.exact.reader import (
     DenseCounts,
     SparseCounts,
-    columns_in,
-    token_rows,
+    find_table_columns,
+    read_token_rows,
     with_free_rows,
 )
 from hammemo.memories.exact.score_rows import Entries, apply_rule
@@ -49,13 +49,13 @@ __all__ = [
     "add_rows",
     "apply_rule",
     "arrays_in_use",
-    "columns_in",
     "dense_values",
     "entries_in",
+    "find_table_columns",
     "head_state",
     "rank_before",
+    "read_token_rows",
     "restore_in_segments",
     "table_arrays",
-    "token_rows",
     "with_free_rows",
 ]

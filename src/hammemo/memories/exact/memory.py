@@ -33,7 +33,7 @@ from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derive_examples, sum_pairs
 from hammemo.memories.base import Memory
-from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts, read_free_frame
 from hammemo.memories.exact.segments.digest import SumState
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, MIN_TIMES_LARGER, SignedSum
 from hammemo.memories.exact.table import CountTable, holds_trees, table_of_trees
@@ -359,7 +359,7 @@ class Exact(InSegments):
 
     def restore_free_table(self, stored: StoredArrays, seed: int) -> None:
         """Take the state of the table of a site without a position, which names its own labels."""
-        frame = free_frame(stored)
+        frame = read_free_frame(stored)
         self.sites = ONE_TOKEN
         self.seed = seed
         self.declared = Vocabulary()

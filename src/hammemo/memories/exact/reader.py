@@ -27,7 +27,7 @@ import numpy as np
 
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, Places, find_places
-from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites, make_sparse_rows
+from hammemo.kernels.sites import FreeSite, Sites, make_sparse_rows
 from hammemo.memories.exact.live.live_rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
 from hammemo.memories.exact.score_rows import Rows, SharedWeightRule, TableRows, apply_rule
 from hammemo.memories.exact.score_table import (
@@ -110,13 +110,16 @@ class SparseCounts(Compiled):
         self._static = static or stored.on_disk
 
     def __getstate__(self) -> dict[str, Any]:
-        stored = self.rows.stored
+        """Return what a copy needs: no caches, and no live table, which a copy makes again."""
+        stored = self.rows.stored  # not `_stored`: rows may have put a live sum in its place
+        if stored.is_live:
+            stored = SignedSum.from_table(stored.total)
         return {
             "declared": self.declared,
             "sites": self.sites,
             "free": self.free,
             "count_histogram": self.count_histogram,
-            "_stored": SignedSum.from_table(stored.total) if stored.is_live else stored,
+            "_stored": stored,
             "_static": self._static,
         }
 
@@ -168,16 +171,18 @@ class SparseCounts(Compiled):
 
     def winners(self, contexts: Contexts, weights: Floats, divisor: Divisor) -> Ints:
         """Return the column of the highest score over `divisor`, the first one among equals."""
-        columns = self.rows.leaders(contexts, weights, divisor, 1) if len(self.labels) else None
-        if columns is None:
+        best = None
+        if len(self.labels):
+            best = self.rows.leaders(contexts, weights, divisor, 1)
+        if best is None:  # rows of this kind do not find it without all scores
             return super().winners(contexts, weights, divisor)
-        return columns[:, 0]
+        return best[:, 0]
 
     def leaders(self, contexts: Contexts, weights: Floats, divisor: Divisor, k: int) -> Ints:
         """Return the columns of the k highest scores over `divisor`, equals in column order."""
         k = min(k, len(self.labels))
         columns = self.rows.leaders(contexts, weights, divisor, k)
-        if columns is None:
+        if columns is None:  # rows of this kind do not find them without all scores
             return super().leaders(contexts, weights, divisor, k)
         return columns
 
@@ -194,27 +199,34 @@ class SparseCounts(Compiled):
     ) -> Ranker:
         """Return what ranks by a rule whose weights all labels share.
 
-        Where it can, it answers from the top of the rows.
+        The largest counts of a row tell the best labels then, and these weights are all that is
+        needed for that. `rule` makes the rule itself, with a number for every label, for answers
+        that need all scores.
         """
         return RuleRanker(self.rows, rule, SharedWeightRule(smoothing, weights))
 
-    def restrict(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
+    def restrict(self, contexts: Contexts, *, with_histogram: bool = False) -> SparseCounts:
         """Return a reader, in memory, of the rows that these contexts read.
 
-        It answers to them as this one does. With `times` it also says what a mixture must know of
-        all rows (`count_histogram`): they are gone through once.
+        It answers to them as this one does. `with_histogram` adds what a mixture must know of all
+        rows, `count_histogram`, for which they are gone through once. A reader whose rows are in
+        memory already returns itself.
         """
         table = self.rows.table_of(contexts)
         if table is None:
             return self
         reader = SparseCounts(SignedSum.from_table(table), self.declared, static=True)
         reader.free = self.free
-        if times:
-            histogram = np.zeros((len(self.sites.positions), 6), np.int64)
-            for site, rows in self._stored.all_rows():
-                histogram[site] += np.bincount(np.minimum(rows.counts, 5), minlength=6)
-            reader.count_histogram = histogram
+        if with_histogram:
+            reader.count_histogram = self._make_count_histogram()
         return reader
+
+    def _make_count_histogram(self) -> Ints:
+        """Return how many entries of each site have the counts 0 to 4, and more: (S, 6)."""
+        histogram = np.zeros((len(self.sites.positions), 6), np.int64)
+        for site, rows in self._stored.all_rows():
+            histogram[site] += np.bincount(np.minimum(rows.counts, 5), minlength=6)
+        return histogram
 
     def tensors(self) -> dict[str, Array]:
         """Return the canonical arrays that prediction needs: all but the vocabulary."""
@@ -238,19 +250,25 @@ class SparseCounts(Compiled):
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
     ) -> SparseCounts:
-        """Return the compiled form with these arrays, checked: undo `pack`."""
+        """Return the compiled form with these arrays, checked: undo `pack`.
+
+        Arrays that are trusted stay on disk, and their content is not read here.
+        """
         _expect_no_description(description)
         all_labels = LabelCounts(frame.labels, frame.label_counts)
         table = CountTable.from_arrays(frame.sites, all_labels, stored)
         if not stored.trusted:
+            # The canonical table, which needs all entries, has the labels with examples only.
             table = table.without_idle_labels()
-        declared = frame.labels.keep(frame.label_counts == 0)
-        reader = cls(SignedSum.from_table(table, on_disk=stored.trusted), declared)
-        stored_tables = [stored.part(f"free.{k}") for k in range(len(frame.sites.free_with_table))]
-        reader.free = tuple(
-            cls.from_packed(free_frame(stored_table), stored_table, {})
-            for stored_table in stored_tables
+        labels_without_examples = frame.labels.keep(frame.label_counts == 0)
+        reader = cls(
+            SignedSum.from_table(table, on_disk=stored.trusted), declared=labels_without_examples
         )
+        free_readers: list[SparseCounts] = []
+        for k in range(len(frame.sites.free_with_table)):
+            stored_table = stored.part(f"free.{k}")
+            free_readers.append(cls.from_packed(read_free_frame(stored_table), stored_table, {}))
+        reader.free = tuple(free_readers)
         return reader
 
 
@@ -282,36 +300,39 @@ class RuleRanker(RowRanker, DenseRanker):
     def __init__(
         self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeightRule | None = None
     ) -> None:
-        # one row a query: only its scores are dense
-        super().__init__(rows.site_counts, rule, 1, len(rows.labels))
+        # Of a query only the scores are dense, not the rows that its sites read: so it takes the
+        # memory of one site.
+        super().__init__(rows.site_counts, rule, n_sites=1, n_labels=len(rows.labels))
         self._rows = rows
         self._shared = shared
-        self._applied: AppliedRule | None = None
-        self._budget: CompileBudget | None = None
-        self._has_paid = False
-        self._of_cells: tuple[Cells, Ranker] | None = None
+        self._applied: AppliedRule | None = None  # of the counts that were read last
+        self._budget: CompileBudget | None = None  # made with the first question
+        self._has_paid = False  # for the values of all rows
+        self._ranker_of_cells: tuple[Cells, Ranker] | None = None
 
     def scores(self, contexts: Contexts) -> Floats:
         """Return the rule's score of each context and label."""
         if self.n_labels > MAX_DENSE_LABELS:
             return self._sparse_scores(contexts)
-        if self.pays(len(contexts)):
+        if self.spend_and_test(len(contexts)):
             return self._table.scores(contexts)
         read = self.read_values(contexts)
         return sum_rows(read.rows, read.values, read.base)
 
-    def pays(self, n_contexts: int) -> bool:
-        """Return whether this many contexts more pay for the values of all rows.
+    def spend_and_test(self, n_contexts: int) -> bool:
+        """Count these contexts as asked; return whether the values of all rows pay by now.
 
-        Each call counts its contexts as asked.
+        What has paid once pays for ever.
         """
+        if self._has_paid:
+            return True
         rows = self._rows.whole
-        if self._has_paid or rows is None or not self.n_labels:
-            return self._has_paid
+        if rows is None or not self.n_labels:
+            return False
         if self._budget is None:
             per_context = ENTRIES_A_SITE * len(rows.stored.sites.positions)
             self._budget = CompileBudget(ENTRIES_A_CALL, per_context)
-        self._has_paid = self._budget.pays(n_contexts, rows.stored.n_entries)
+        self._has_paid = self._budget.pays(n_contexts, price=rows.stored.n_entries)
         self._budget.spend(n_contexts)
         return self._has_paid
 
@@ -324,11 +345,12 @@ class RuleRanker(RowRanker, DenseRanker):
 
     @cached_property
     def _table(self) -> ScoreTable:
+        """The values of all rows, compiled."""
         whole_table = self.whole()
+        sites = whole_table.table.sites
+        # Single answers make it whatever it costs. Then batches read it, too.
         self._has_paid = True
-        return ScoreTable(
-            whole_table, whole_table.table.sites.h, len(whole_table.table.sites.positions)
-        )
+        return ScoreTable(whole_table, h=sites.h, n_sites=len(sites.positions))
 
     def read_values(self, contexts: Contexts) -> RowValues:
         """Return the rows that contexts read, with their values."""
@@ -338,50 +360,64 @@ class RuleRanker(RowRanker, DenseRanker):
     def for_cells(self, cells: Cells, base: BaseAnswers | None) -> Ranker:
         """Return what ranks rows with numbers; `base` is the vote's.
 
-        It is made once for the cells that were asked for last.
+        It is kept for the cells that were asked for last, which have the base of the same vote.
         """
-        last = self._of_cells
-        if last is not None and last[0] is cells:
-            return last[1]
-        ranker = super().for_cells(cells, base)
+        last = self._ranker_of_cells
+        if last is not None:
+            last_cells, last_ranker = last
+            if last_cells is cells:
+                return last_ranker
+        # Leaves have a row of numbers each, which is dense.
         if self.n_labels <= MAX_DENSE_LABELS and holds_trees(cells, self._rows.stored.sites):
-            ranker = TreeRanker(self, cells, base)
-        self._of_cells = (cells, ranker)
+            ranker: Ranker = TreeRanker(self, cells, base)
+        else:
+            ranker = super().for_cells(cells, base)
+        self._ranker_of_cells = (cells, ranker)
         return ranker
 
     def _sparse_scores(self, contexts: Contexts) -> Floats:
         """Return the scores of many labels: sparse gains, and a loss for each row."""
         rows, counts, starts = self._rows.for_rules().read(contexts)
-        applied = self._applied
-        if (
-            applied is None or applied.counts is not counts
-        ):  # that of a whole table is always the same
-            gains, losses = apply_rule(self._rule, counts, starts)
-            applied = self._applied = AppliedRule(counts, gains, losses)
+        applied = self._apply_rule(counts, starts)
         reads = make_sparse_rows(rows, np.ones(rows.shape[1]), counts.shape[0])
         scores = (reads @ applied.gains).toarray()
         if len(applied.losses):
             scores -= self._sum_losses(rows, applied.losses)
         return np.asarray(scores + self._rule.base)
 
-    def _sum_losses(self, rows: Ints, losses: Floats) -> Floats:
-        """Return the weighted losses of each context.
+    def _apply_rule(self, counts: sparse.csr_array, starts: Ints) -> AppliedRule:
+        """Return what the rule says of these rows of counts; a site's rows follow its start.
 
-        It is one number where all labels have the same weights. Losses are added one by one, in the
-        order of the sites, for every label alike. A product of dense matrices would add in an order
-        of its own, other for some columns and sizes: it would break ties, and no other runtime
-        could repeat it.
+        It is kept for the counts that were read last: those of a whole table are always the same
+        object, so the rule is applied to them once.
+        """
+        applied = self._applied
+        if applied is None or applied.counts is not counts:
+            gains, losses = apply_rule(self._rule, counts, starts)
+            applied = AppliedRule(counts, gains, losses)
+            self._applied = applied
+        return applied
+
+    def _sum_losses(self, rows: Ints, losses: Floats) -> Floats:
+        """Return the weighted losses of each context, one number where all labels share weights.
+
+        A sparse product adds term by term, here in the order of the sites; a dense one does not. It
+        adds in an order of its own, which is another one for some columns and sizes: equal scores
+        would differ in the last bit, and no other runtime could repeat them. So the losses are
+        the entries of a sparse matrix, although none of its columns is empty.
 
         Shapes
         ------
         rows : (m, S); losses : (r, J); returned : (m, L) or (m, 1)
         """
-        read = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
-        n_terms = read.shape[1] * read.shape[2]
-        places = np.broadcast_to(np.arange(n_terms), (len(rows), n_terms))
-        ordered = make_sparse_rows(places, np.ones(n_terms), n_terms)
-        ordered.data = read.ravel()
-        return np.asarray(ordered @ self._rule.weights.reshape(n_terms, -1))
+        has_row = (rows >= 0)[:, :, None]
+        losses_read = np.where(has_row, losses[rows], 0.0)  # (m, S, J)
+        m, n_sites, n_amounts = losses_read.shape
+        n_terms = n_sites * n_amounts
+        all_columns = np.broadcast_to(np.arange(n_terms), (m, n_terms))
+        terms = make_sparse_rows(all_columns, np.ones(n_terms), n_terms)
+        terms.data = losses_read.ravel()
+        return np.asarray(terms @ self._rule.weights.reshape(n_terms, -1))
 
     def winners(self, contexts: Contexts) -> Ints:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -411,21 +447,24 @@ class RuleRanker(RowRanker, DenseRanker):
         return columns
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a fast way to answer one context.
-
-        It is by dense rows where they are small, else from the top of the rows. Both give the label
-        that has the highest score; dense rows take half the time or less.
-        """
-        if self._shared is None or self._dense_rows_are_small:
-            return self._table.single() if self.can_be_dense else None
-        from_top = self._rows.single_by_rule(self._shared)
-        if from_top is None and self.can_be_dense:
+        """Return a fast way to answer one context: the label that has the highest score."""
+        # Dense rows take half the time of the top of the rows, or less.
+        if self._has_small_table:
             return self._table.single()
-        return from_top
+        # The top of the rows tells the best label where all labels share the weights, and needs no
+        # large table.
+        if self._shared is not None:
+            from_top = self._rows.single_by_rule(self._shared)
+            if from_top is not None:
+                return from_top
+        # A large table is still faster than all scores of each context.
+        if self.can_be_dense:
+            return self._table.single()
+        return None
 
     @property
-    def _dense_rows_are_small(self) -> bool:
-        """Whether the values of all rows are small enough to be made for single answers only."""
+    def _has_small_table(self) -> bool:
+        """Whether there can be dense values of all rows, and they take little memory."""
         if not self.can_be_dense:
             return False
         rows = self._rows.whole
@@ -467,7 +506,7 @@ class DenseCounts(Compiled):
         if len(table.entry_counts) and int(table.entry_counts.max()) > np.iinfo(np.int32).max:
             raise ValueError("A count exceeds 32 bits, the width of the dense table. Use 'sparse'.")
         tokens = table.vocabulary if vocabulary is None else vocabulary
-        return cls(_dense(table, tokens, frame.labels), tokens, frame)
+        return cls(_make_dense_counts(table, tokens, frame.labels), tokens, frame)
 
     def scores(self, contexts: Contexts, weights: Floats) -> Floats:
         """Return the weighted sum over sites of the counts."""
@@ -525,25 +564,34 @@ class DenseCounts(Compiled):
         return cls(counts, vocabulary, frame)
 
 
-def _dense(table: CountTable, vocabulary: Vocabulary, labels: Vocabulary) -> NDArray[np.int32]:
-    """Return the counts of a table of single positions, (sites, tokens, labels)."""
-    tokens = vocabulary.find(table.vocabulary)
-    columns = labels.find(table.label_counts.labels)
-    row_tokens = np.concatenate([tokens[rows.rows()[:, 0]] for rows in table.tuples])
-    row_sites = np.repeat(np.arange(len(table.tuples)), [len(rows) for rows in table.tuples])
+def _make_dense_counts(
+    table: CountTable, vocabulary: Vocabulary, labels: Vocabulary
+) -> NDArray[np.int32]:
+    """Return the counts of a table of single positions, (sites, tokens, labels).
+
+    Rows of tokens that are not in the vocabulary are left out.
+    """
+    n_sites = len(table.tuples)
+    new_ranks = vocabulary.find(table.vocabulary)
+    new_columns = labels.find(table.label_counts.labels)
+
+    # The site and the token of each row of the table, and then the row of each entry.
+    row_sites = np.repeat(np.arange(n_sites), [len(tuples) for tuples in table.tuples])
+    row_tokens = np.concatenate([new_ranks[tuples.rows()[:, 0]] for tuples in table.tuples])
     entry_rows = table.entry_rows()
-    has_place = row_tokens[entry_rows] >= 0
-    rows = entry_rows[has_place]
-    counts = np.zeros((len(table.tuples), len(vocabulary), len(labels)), np.int32)
-    places = (row_sites[rows], row_tokens[rows], columns[table.entry_labels[has_place]])
-    counts[places] = table.entry_counts[has_place]
+    has_token = row_tokens[entry_rows] >= 0
+    rows = entry_rows[has_token]
+    columns = new_columns[table.entry_labels[has_token]]
+
+    counts = np.zeros((n_sites, len(vocabulary), len(labels)), np.int32)
+    counts[row_sites[rows], row_tokens[rows], columns] = table.entry_counts[has_token]
     return counts
 
 
-def free_frame(stored: StoredArrays) -> Frame:
-    """Return the labels of the table of a site without a position, checked.
+def read_free_frame(stored: StoredArrays) -> Frame:
+    """Return the labels of the table of a site without a position, and their counts, checked.
 
-    They are its own, and each has an example.
+    Such a table has labels of its own, and each of them has an example.
     """
     frame = Frame.from_arrays(ONE_TOKEN, stored)
     if not frame.label_counts.all():
@@ -582,67 +630,84 @@ class FreeRows(Reader):
         """Return the weighted sum over all sites of the counts, added in their order."""
         n_positions = len(self.sites.positions)
         scores = np.array(self._reader.scores(contexts, weights[:n_positions]))
-        for k, weight in enumerate(weights[n_positions:].tolist()):
-            scores += weight * self._free_rows(contexts, k)
+        free_weights = weights[n_positions:].tolist()
+        for site, weight in zip(self.sites.free, free_weights, strict=True):
+            scores += weight * self._read_free_site(contexts, site)
         return scores
 
     def site_counts(self, contexts: Contexts) -> Floats:
         """Return the row that each site of each context reads, else zeros: (m, S, L)."""
-        free = [self._free_rows(contexts, k) for k in range(len(self.sites.free))]
+        free = [self._read_free_site(contexts, site) for site in self.sites.free]
         return np.concatenate([self._reader.site_counts(contexts), np.stack(free, axis=1)], axis=1)
 
-    def own_counts(self, contexts: Contexts, columns: Ints) -> Floats:
-        """Return what an example has added to the count of its label in the row of each site.
+    def compute_example_counts(self, contexts: Contexts, columns: Ints) -> Floats:
+        """Return what each example has added to the count of its label in the row of each site.
+
+        That is one at a site with positions. At a free site with a table, each distinct token of
+        the context has added one to a row, and the rows are added up by distance.
 
         Shapes
         ------
         columns : (m,), the examples' labels; returned : (m, S)
         """
         counts = np.ones((len(contexts), self.sites.n))
-        tokens = self.labels.find(contexts.vocabulary)
-        for k, site in enumerate(self.sites.free, len(self.sites.positions)):
-            counts[:, k] = 0.0
-            if not FREE_KINDS[site.kind]:  # it reads no table, so nothing was added
-                continue
-            places = find_places(contexts.ranks, site.reach)
-            if site.kind == "together":
-                # a label is not counted together with itself
-                added = 1.0 - (tokens[places.ranks] == columns[places.contexts])
-            else:
-                added = np.ones(len(places.ranks))
-            counts[:, k] = np.bincount(places.contexts, added / places.distances, len(contexts))
+        n_positions = len(self.sites.positions)
+        for column_of_site, site in enumerate(self.sites.free, start=n_positions):
+            counts[:, column_of_site] = 0.0
+            if site.has_table:
+                counts[:, column_of_site] = self._sum_example_counts(contexts, columns, site)
         return counts
 
-    def _free_rows(self, contexts: Contexts, k: int) -> Floats:
+    def _sum_example_counts(self, contexts: Contexts, columns: Ints, site: FreeSite) -> Floats:
+        """Return what each example has added to the summed row of a free site: (m,)."""
+        places = find_places(contexts.ranks, site.reach)
+        added = np.ones(len(places.ranks))
+        if site.kind == "together":
+            # a label is not counted together with itself
+            token_columns = self.labels.find(contexts.vocabulary)
+            added -= token_columns[places.ranks] == columns[places.contexts]
+        sums = np.bincount(places.contexts, added / places.distances, len(contexts))
+        return np.asarray(sums, np.float64)
+
+    def _read_free_site(self, contexts: Contexts, site: FreeSite) -> Floats:
         """Return the rows of a free site: (m, L)."""
-        site = self.sites.free[k]
+        if site.has_table:
+            return self._read_table(contexts, site)
         if site.kind == "recent":
-            return self._recent_rows(contexts, site)
+            return self._count_recent(contexts, site)
+        return self._copy_tokens(contexts, site)
+
+    def _read_table(self, contexts: Contexts, site: FreeSite) -> Floats:
+        """Return the rows of the distinct last tokens of each context, added up: (m, L)."""
         m = len(contexts)
         n = len(self.labels)
-        if site.kind == "copy":
-            places = find_places(contexts.ranks, site.reach)
-            columns = self.labels.find(contexts.vocabulary)[places.ranks]
-            is_label = columns >= 0
-            cells = places.contexts[is_label] * n + columns[is_label]
-            values = 1.0 / places.distances[is_label]
-        else:
-            number = sum(FREE_KINDS[other.kind] for other in self.sites.free[:k])
-            places, entries = free_entries(self._reader, number, site, contexts)
-            cells = np.repeat(places.contexts, entries.lengths) * n + entries.columns
-            values = entries.counts / np.repeat(places.distances, entries.lengths)
+        table_index = self.sites.free_with_table.index(site)
+        places, entries = _read_label_rows(self._reader, site, contexts, table_index=table_index)
+        cells = np.repeat(places.contexts, entries.lengths) * n + entries.columns
+        values = entries.counts / np.repeat(places.distances, entries.lengths)
         return np.asarray(np.bincount(cells, values, m * n).reshape(m, n), np.float64)
 
-    def _recent_rows(self, contexts: Contexts, site: FreeSite) -> Floats:
+    def _copy_tokens(self, contexts: Contexts, site: FreeSite) -> Floats:
+        """Return 1 / distance for each label among the last places of each context: (m, L)."""
+        m = len(contexts)
+        n = len(self.labels)
+        places = find_places(contexts.ranks, site.reach)
+        columns = self.labels.find(contexts.vocabulary)[places.ranks]
+        is_label = columns >= 0
+        cells = places.contexts[is_label] * n + columns[is_label]
+        values = 1.0 / places.distances[is_label]
+        return np.asarray(np.bincount(cells, values, m * n).reshape(m, n), np.float64)
+
+    def _count_recent(self, contexts: Contexts, site: FreeSite) -> Floats:
         """Return how often each label is among the last places of each context: (m, L)."""
         m = len(contexts)
         n = len(self.labels)
-        columns = np.append(
-            self.labels.find(contexts.vocabulary), -1
-        )  # rank -1 reads the last entry
-        last = columns[contexts.ranks[:, contexts.h - site.reach :]]
-        rows, _ = np.nonzero(last >= 0)
-        counts = np.bincount(rows * n + last[last >= 0], minlength=m * n)
+        token_columns = self.labels.find(contexts.vocabulary)
+        columns_by_rank = np.append(token_columns, -1)  # an empty place has the rank -1
+        columns = columns_by_rank[contexts.ranks[:, contexts.h - site.reach :]]
+        is_label = columns >= 0
+        rows, _ = np.nonzero(is_label)
+        counts = np.bincount(rows * n + columns[is_label], minlength=m * n)
         return counts.reshape(m, n).astype(np.float64)
 
 
@@ -657,40 +722,40 @@ def with_free_rows(reader: Reader, sites: Sites) -> Reader:
     return FreeRows(reader, sites)
 
 
-def token_rows(
-    reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts
+def read_token_rows(
+    reader: SparseCounts, site: FreeSite, contexts: Contexts, *, table_index: int
 ) -> tuple[Places, Entries]:
-    """Return the distinct tokens that contexts hold, and their rows for a free site.
+    """Return the distinct last tokens of contexts, and the row of each in the table of a free site.
 
-    The columns are those of that table's labels: some may be tokens that never were a label.
+    The columns of entries are those of that table's labels, some of which may be tokens that never
+    were a label of the model.
+
+    Parameters
+    ----------
+    reader : SparseCounts
+    site : FreeSite
+        One with a table.
+    contexts : Contexts
+    table_index : int
+        Which of the sites with a table it is.
     """
     places = find_places(contexts.ranks, site.reach)
-    one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
-    return places, reader.free[number].rows.entries(one_token)
+    one_token_each = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
+    return places, reader.free[table_index].rows.entries(one_token_each)
 
 
-def free_entries(
-    reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts
+def _read_label_rows(
+    reader: SparseCounts, site: FreeSite, contexts: Contexts, *, table_index: int
 ) -> tuple[Places, Entries]:
-    """Return what `token_rows` does, with the columns of the reader's labels.
+    """Return what `read_token_rows` does, with the columns of the reader's labels.
 
-    Tokens that never were a label are left out.
+    Entries of tokens that never were a label are left out.
     """
-    places, entries = token_rows(reader, number, site, contexts)
-    return places, entries.in_columns(columns_in(reader.labels, reader.free[number].labels))
+    places, entries = read_token_rows(reader, site, contexts, table_index=table_index)
+    columns = find_table_columns(reader, table_index)
+    return places, entries.in_columns(columns)
 
 
-def columns_in(labels: Vocabulary, others: Vocabulary) -> Ints:
-    """Return where other labels are among labels, -1 for none.
-
-    The answer is kept with the labels, for the others that were asked for last.
-    """
-    if labels is others:
-        return np.arange(len(labels))
-    cache: dict[int, tuple[Vocabulary, Ints]] = vars(labels).setdefault("_columns_of", {})
-    entry = cache.get(id(others))
-    if entry is None or entry[0] is not others:  # an id may belong to a newer object
-        if len(cache) > 8:
-            cache.clear()
-        entry = cache[id(others)] = (others, labels.find(others))
-    return entry[1]
+def find_table_columns(reader: SparseCounts, table_index: int) -> Ints:
+    """Return the column of each label of a free site's table among the reader's labels, else -1."""
+    return reader.labels.find_again(reader.free[table_index].labels)

@@ -198,11 +198,8 @@ class DenseRanker(Ranker):
         """Whether labels are few, and the whole table is in memory."""
 
     @abstractmethod
-    def pays(self, n_contexts: int) -> bool:
-        """Return whether this many contexts more pay for the values of all rows.
-
-        Each call counts its contexts as asked.
-        """
+    def spend_and_test(self, n_contexts: int) -> bool:
+        """Count these contexts as asked; return whether the values of all rows pay by now."""
 
     @abstractmethod
     def whole(self) -> WholeTable:
@@ -227,7 +224,7 @@ class TreeRanker(AdditiveRanker):
         """Return one score for each row and label."""
         contexts = self._cells.ask(contexts)
         codes = self._cells.codes.rows(contexts)
-        if self._rules.pays(len(contexts)):
+        if self._rules.spend_and_test(len(contexts)):
             totals = self._from_leaves(contexts, codes)
         else:
             read = self._rules.read_values(self._cells.find_cells(contexts))

@@ -142,7 +142,7 @@ def restrict_reader(reader: Reader, vote: Vote, sites: Sites, examples: Examples
         return reader.restrict(examples.contexts)
     if vote.components(sites).continued:
         return reader
-    return reader.restrict(examples.contexts, times=True)
+    return reader.restrict(examples.contexts, with_histogram=True)
 
 
 def check_fit(state: LabelState) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.memories.exact import Entries, SparseCounts, columns_in, token_rows
+from hammemo.memories.exact import Entries, SparseCounts, find_table_columns, read_token_rows
 from hammemo.votes.mixture.held_out_counts import LeftOut, RowEntries
 from hammemo.votes.mixture.static_tables import get_static_tables
 
@@ -172,7 +172,7 @@ def read_rows(
         )
         rows_read.append(continuation)
     for number, site in enumerate(components.sites.free_with_table):
-        places, entries = token_rows(reader, number, site, contexts)
+        places, entries = read_token_rows(reader, site, contexts, table_index=number)
         n_places = len(places.ranks)
         k = components.sites.free.index(site)
         token_reads = RowsRead.from_entries(
@@ -180,7 +180,7 @@ def read_rows(
             components=components.free(k, places.distances),
             lost=np.broadcast_to(discounts[components.free_table(number)], (n_places, 4)),
             entries=entries,
-            columns=columns_in(reader.labels, reader.free[number].labels),
+            columns=find_table_columns(reader, number),
             distances=places.distances,
         )
         rows_read.append(token_reads)
