@@ -14,10 +14,11 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from hammemo import MemoryClassifier, MemoryRegressor, load
+from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.cli.app import app
 from hammemo.evaluation.peers import LightGBM
 from hammemo.tokens.column_kinds import ColumnKind
+from hammemo.tokens.orders import find_places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -308,3 +309,29 @@ def test_engines_read_orders(table: Path) -> None:
         *("--out", table.parent / "m"),
     )
     assert "'XL' is none of" in message
+
+
+@pytest.mark.parametrize("texts", [("False", "True"), ("false", "true"), ("0", "1")])
+def test_booleans_of_a_frame_are_read_from_the_texts_of_a_file(tmp_path: Path, texts: tuple[str, str]) -> None:
+    rng = np.random.default_rng(5)
+    flags = rng.integers(0, 2, 60).astype(bool)
+    frame = pd.DataFrame(
+        {
+            "flag": pd.Categorical(flags, categories=[False, True], ordered=True),
+            "colour": rng.choice(["red", "blue"], 60),
+        }
+    )
+    labels = np.where(flags, "yes", "no").astype(object)  # as files have them
+    save(MemoryClassifier().fit(frame[:40], labels[:40]), tmp_path / "model")
+    rows = frame.assign(flag=[texts[int(flag)] for flag in flags], label=labels)[40:]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    answers = run("predict", tmp_path / "model", tmp_path / "rows.csv", "--columns", "flag,colour").split()
+    assert answers == labels[40:].tolist()
+    run("add", tmp_path / "model", tmp_path / "rows.csv", "--label", "label")
+    whole = MemoryClassifier().fit(frame[:40], labels[:40]).partial_fit(frame[40:], labels[40:])
+    assert load(tmp_path / "model").digest() == whole.digest()
+
+
+def test_a_text_of_a_boolean_is_no_category_of_other_numbers() -> None:
+    with pytest.raises(ValueError, match="'True' is none of 0 < 1 < 2"):
+        find_places(np.array(["True"], object), (0, 1, 2), "Column 0", learning=True)

@@ -68,7 +68,10 @@ class PlacedCategories(np.ndarray):
 
 
 def check_order(categories: Iterable[Any], where: str) -> Order:
-    """Return the categories of a column as an order, or refuse them.
+    """Return the categories of a column as an order, which has tokens, or refuse them.
+
+    `where` names the column in messages. Booleans become 0 and 1, and intervals of pandas their
+    names.
 
     Examples
     --------
@@ -80,13 +83,14 @@ def check_order(categories: Iterable[Any], where: str) -> Order:
         raise TypeError(
             f"{where}: its order is a list of categories from low to high, not {categories!r}."
         )
-    listed = list(categories)
-    for category in listed:
-        if is_missing(category):
+    values = list(categories)
+    for value in values:
+        if is_missing(value):
             raise ValueError(
-                f"{where}: {category} cannot be a category, it stands for a missing value."
+                f"{where}: {value} cannot be a category, it stands for a missing value."
             )
-    order = tuple(as_token(category) for category in fill_tokens(listed, "refuse"))
+    named_values = fill_tokens(values, "refuse")
+    order = tuple(as_token(value) for value in named_values)
     if not order:
         raise ValueError(f"{where}: its order has no category.")
     if len(order) > MOST_CATEGORIES:
@@ -102,8 +106,9 @@ def check_order(categories: Iterable[Any], where: str) -> Order:
 def find_places(column: Array, order: Order, where: str, *, learning: bool) -> Floats:
     """Return the place of each value in the order of its column, NaN for what is missing.
 
-    A value that is no category is refused in what is learned, and missing in a question. A column
-    of a frame whose order has two of the categories the other way round is always refused.
+    A value that is no category is refused where it is learned, and is missing in a question. A
+    column of a frame may have an order of its own: it is refused if two of the categories are the
+    other way round there.
 
     Examples
     --------
@@ -122,15 +127,20 @@ def find_places(column: Array, order: Order, where: str, *, learning: bool) -> F
     tokens = fill_tokens(values, "token")
     places = np.array([place_of.get(_as_key(token), np.nan) for token in tokens], np.float64)
     if learning:
-        for i in np.flatnonzero(np.isnan(places)).tolist():
-            value = values[i]
-            if not _stands_for_none(value):
-                raise ValueError(
-                    f"{where} holds ordered categories, "
-                    f"and {reprlib.repr(value)} is none of {describe_order(order)}. "
-                    "Correct the value, or fit a new model with an order that has it."
-                )
+        values_without_place = [values[row] for row in np.flatnonzero(np.isnan(places)).tolist()]
+        _refuse_other_values(values_without_place, order, where)
     return places
+
+
+def _refuse_other_values(values: list[Any], order: Order, where: str) -> None:
+    """Refuse the first value that is not missing: it is none of the categories."""
+    for value in values:
+        if not _is_empty(value):
+            raise ValueError(
+                f"{where} holds ordered categories, "
+                f"and {reprlib.repr(value)} is none of {describe_order(order)}. "
+                "Correct the value, or fit a new model with an order that has it."
+            )
 
 
 def values_at(places: Iterable[Any], order: Order) -> Array:
@@ -162,22 +172,38 @@ def describe_order(order: Order) -> str:
 @lru_cache(maxsize=32)  # single rows are looked up one by one, and making it is slow
 def _map_to_places(order: Order) -> Mapping[Any, float]:
     """Return the place of each category, and of each text that stands for one in a file."""
+    may_be_booleans = set(order) <= {0, 1}
     place_of: dict[Any, float] = {}
     for place, category in enumerate(order):
-        place_of.update(dict.fromkeys(_texts_of(category), float(place)))
-    # the string "1", where it is a category, wins over the text of the category 1
-    place_of.update({category: float(place) for place, category in enumerate(order)})
+        texts = _list_texts(category)
+        if may_be_booleans:
+            texts += _BOOLEAN_TEXTS[int(category)]
+        for text in texts:
+            place_of[text] = float(place)
+    # The string "1", where it is a category, wins over the text of the category 1. So these come
+    # last.
+    for place, category in enumerate(order):
+        place_of[category] = float(place)
     return place_of
 
 
-def _texts_of(category: Token) -> list[str]:
-    """Return how text files write a category, which have no other way to write numbers.
+_BOOLEAN_TEXTS: Final = (["False", "false"], ["True", "true"])
+"""How text files write booleans, whose tokens are 0 and 1: pandas the first way, Arrow the second.
 
-    A whole number among fractions, whose token is an integer, has a point there: "1.0".
+An order does not say whether its categories were booleans. With any other category they were not.
+"""
+
+
+def _list_texts(category: Token) -> list[str]:
+    """Return how text files, which hold nothing but texts, write a category.
+
+    A whole number in a column of fractions is an integer here, and is written with a point there:
+    "1.0". (Integers that no float equals come from no such column.)
     """
+    texts = [str(category)]
     if isinstance(category, int) and float(category) == category:
-        return [str(category), str(float(category))]
-    return [str(category)]
+        texts.append(str(float(category)))
+    return texts
 
 
 def check_same_direction(frame_order: Order, order: Order, where: str) -> None:
@@ -200,5 +226,12 @@ def _as_key(token: Any) -> Any:
         return None
 
 
-def _stands_for_none(value: Any) -> bool:
-    return is_missing(value) or (type(value) in (int, str) and value in (NO_TOKEN, MISSING))
+def _is_empty(value: Any) -> bool:
+    """Return whether a value is missing, or is what takes the place of missing values.
+
+    Rows that were read before have `MISSING` there, or `NO_TOKEN`.
+    """
+    if is_missing(value):
+        return True
+    # The types are compared first: arrays and other objects may not compare with a text.
+    return type(value) in (int, str) and value in (NO_TOKEN, MISSING)
