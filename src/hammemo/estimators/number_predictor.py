@@ -65,11 +65,12 @@ class NumberPredictor(ReadsQuestions):
     def __call__(self, row: Sequence[Any]) -> float:
         """Return the expected target of one row.
 
-        It is a list of values in order, or a row of a table with these columns.
+        The row is a list of values in order, or a row of a table with the columns of the model.
         """
         values = one_context(row, self.form.columns.names, call="a predictor")
         contexts = self.read_row(values)
-        return float(self._expect(self.answers.ask(contexts))[0])
+        [expected] = self._expect(self.answers.see_rows(contexts)).tolist()
+        return float(expected)
 
     @property
     def missing(self) -> str:
@@ -93,10 +94,10 @@ class NumberPredictor(ReadsQuestions):
         """Return quantiles of the target of each row: (m, levels)."""
         checked_levels = check_levels(levels)
 
-        def ask(rows: SeenRows) -> NDArray[np.float64]:
+        def find_quantiles(rows: SeenRows) -> NDArray[np.float64]:
             return self.bounds.clip(self.answers.predict_quantiles(checked_levels, rows))
 
-        quantiles = self._answer(X, ask)
+        quantiles = self._answer(X, find_quantiles)
         warn_of_infinite_ends(self, self.answers, quantiles)
         return quantiles
 
@@ -110,11 +111,16 @@ class NumberPredictor(ReadsQuestions):
         return self.predict_quantiles(X, interval_levels(coverage))
 
     def _answer(
-        self, X: Any, ask: Callable[[SeenRows], NDArray[np.float64]]
+        self, X: Any, answer_rows: Callable[[SeenRows], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the answers to all rows, some rows at a time."""
-        answers = [ask(self.answers.ask(self.read(rows))) for rows in row_slices(X)]
-        return answers[0] if len(answers) == 1 else np.concatenate(answers)
+        """Return what `answer_rows` returns for all rows; it gets some rows at a time."""
+        answers: list[NDArray[np.float64]] = []
+        for some_rows in row_slices(X):
+            contexts = self.read(some_rows)
+            answers.append(answer_rows(self.answers.see_rows(contexts)))
+        if len(answers) == 1:
+            return answers[0]  # without a copy
+        return np.concatenate(answers)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
@@ -126,15 +132,16 @@ class NumberPredictor(ReadsQuestions):
     ) -> TorchPredictor:
         """Return the predictor as a torch module.
 
-        Its output is the prediction, and then quantiles of these levels.
+        Its output has one column for the prediction, and then one for the quantile of each level.
 
         Parameters
         ----------
         levels : list of float, optional
-            From 0 to 1.
+            From 0 to 1; by default there are no quantiles.
         tokens : iterable of str, optional
-            The names that it shall know: all on which the model depends. By default, those of the
-            rows that the model kept when it was compiled.
+            The names in columns that the module tells apart: it reads every other name as one that
+            was never learned. By default, those on which the model depends, as far as it has kept
+            their rows; a model without rows needs this list.
         """
         return torch_module(self.graph(levels, tokens), self.form)
 
@@ -200,16 +207,23 @@ def compile_numbers(state: NumberState, settings: NumberSettings) -> NumberPredi
 
 
 def _list_names(state: NumberState) -> Vocabulary:
-    """Return the names in kept rows that trees or the base tell apart from unknown names."""
+    """Return the names in kept rows that trees or the base tell apart from unknown names.
+
+    The layout knows only the hashes of names. So the names are those of the kept rows, of which
+    each that has a code in some column is listed; the code 0 is that of unknown names.
+    """
     codes = state.layout.codes
     places = codes.name_places
     if state.rows is None or not places:
         return Vocabulary()
     contexts = state.rows.examples().contexts
-    is_used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry
-    is_used[contexts.ranks[:, places]] = True
-    names = contexts.vocabulary.keep(is_used[:-1])
-    return names.keep(np.any(codes.name_codes(names) > 0, axis=1))
+    # One entry for each token that stands in a column of names, and the last for an empty place,
+    # whose rank is -1.
+    is_name = np.zeros(len(contexts.vocabulary) + 1, bool)
+    is_name[contexts.ranks[:, places]] = True
+    names = contexts.vocabulary.keep(is_name[:-1])
+    has_code = np.any(codes.name_codes(names) > 0, axis=1)
+    return names.keep(has_code)
 
 
 def _prefix(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

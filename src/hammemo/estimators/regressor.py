@@ -282,7 +282,7 @@ class MemoryRegressor(
             raise ValueError(_NO_ROWS)
         row = one_context(x, state.columns.names, "explain")
         tokens = read_row(self.settings(), state, row, learning=False)
-        rows = state.layout.ask(Examples.of([tokens], [0.0]).contexts)
+        rows = state.layout.see_rows(Examples.of([tokens], [0.0]).contexts)
         *values, base = _compute_contributions(state, rows)[0].tolist()
         bounds = Bounds.from_parameter(self.bounds)
         expected = get_answers(state).predict(rows)
@@ -349,7 +349,7 @@ class MemoryRegressor(
             contexts = version.contexts(some_rows)
             if state.holds_nothing:
                 raise ValueError(_NO_ROWS)
-            answers.append(ask(state, state.layout.ask(contexts)))
+            answers.append(ask(state, state.layout.see_rows(contexts)))
         return answers[0] if len(answers) == 1 else np.concatenate(answers)
 
 

@@ -173,7 +173,7 @@ class Messages:
                 yield decode(data)
 
 
-class _TableFacts(NamedTuple):
+class _FoundTable(NamedTuple):
     """What PostgreSQL says of a table."""
 
     oid: int
@@ -311,7 +311,7 @@ class FollowedSource:
             is_target=is_target,
         )
 
-    def _find_table(self) -> _TableFacts:
+    def _find_table(self) -> _FoundTable:
         """Find the table; refuse one whose changes are not in the log."""
         facts = self.one(_TABLE, *self._name)
         if facts is None:
@@ -331,7 +331,7 @@ class FollowedSource:
             raise FollowError(
                 f"wal_level is {log_level}: set wal_level = logical and restart PostgreSQL."
             )
-        return _TableFacts(oid, is_partitioned=is_partitioned)
+        return _FoundTable(oid, is_partitioned=is_partitioned)
 
     def _check_identity(self, *, is_partitioned: bool) -> None:
         """Refuse a table whose deletions the log does not name, or that a publication may harm."""

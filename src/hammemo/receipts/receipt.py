@@ -233,9 +233,9 @@ class SignedReceipt:
 
     @classmethod
     def decode(cls, line: bytes) -> SignedReceipt:
-        """Return what `encoded` returned; ValueError, with the reason, for any other bytes.
+        """Return the signed receipt that `encode` made these bytes of; nothing is verified.
 
-        Nothing is verified.
+        ValueError, with the reason, for any other bytes.
         """
         facts = strict.check_names(
             strict.read_object(line), ("receipt", "public_key", "signature"), "it"
@@ -265,15 +265,18 @@ def library_versions() -> Mapping[str, str]:
 
 @cache
 def processor_kind() -> str:
-    """Return the kind of this processor, and for which kind its linear algebra is written."""
-    kinds = sorted(
-        {
-            str(library["architecture"])
-            for library in threadpool_info()
-            if library.get("architecture")
-        }
-    )
-    return " ".join([platform.machine() or "unknown", *kinds])[:200]
+    """Return the kind of this processor, and what its linear algebra is compiled for.
+
+    Such as ``x86_64 Haswell``: a BLAS library chooses one of its kernels by the processor, and the
+    last bits of its results depend on the kernel.
+    """
+    kernels: set[str] = set()
+    for library in threadpool_info():
+        kernel = library.get("architecture")  # libraries of threads alone have none
+        if kernel:
+            kernels.add(str(kernel))
+    machine = platform.machine() or "unknown"
+    return " ".join([machine, *sorted(kernels)])[:200]
 
 
 def _message(receipt: Receipt) -> bytes:

@@ -93,7 +93,7 @@ class NumberAnswers(Cached):
     errors: ErrorSizes | None
     narrowing: Narrowing | None = None
 
-    def ask(self, contexts: Contexts) -> SeenRows:
+    def see_rows(self, contexts: Contexts) -> SeenRows:
         """Return the rows of a question as base and trees see them."""
         if self.narrowing is not None:
             contexts = self.narrowing.ask(contexts)

@@ -159,7 +159,7 @@ class NumberLayout(Cached):
         """The kinds of the columns of the table."""
         return self.codes.kinds if self.narrowing is None else self.narrowing.kinds
 
-    def ask(self, contexts: Contexts) -> SeenRows:
+    def see_rows(self, contexts: Contexts) -> SeenRows:
         """Return the rows of a question as base and trees see them."""
         if self.narrowing is None:
             return SeenRows(self.codes, contexts)

@@ -1,4 +1,10 @@
-"""What a user gives as targets, one or many, as the edits take it."""
+"""What a user gives as targets, one or many, as the edits take it.
+
+`read_target`, `read_batch`, `common_dtype`, `list_declared_targets`, `warn_of_targets`,
+`reads_numbers`, `check_targets` and `collect_labels` are a part of the task of numbers: what they
+have to do, and their parameters, are those of the protocol in :mod:`hammemo.edits.task`. Several of
+them have nothing to do for numbers, which have no classes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +42,11 @@ The sums have 26 bits for the largest distance, so fewer than 1,024 units are le
 
 
 def read_targets(y: Any) -> NDArray[np.float64]:
-    """Return targets as an array of finite numbers, or refuse them."""
+    """Return targets as a new array of finite numbers, or refuse them.
+
+    Two numbers are replaced: a negative zero by zero, and -2^63, which marks a place without a
+    token, by the next number.
+    """
     refuse_masked(y, "y")
     if y is None:
         raise ValueError("y is None: a regressor requires y to be passed, one number for each row.")
@@ -60,9 +70,10 @@ def read_targets(y: Any) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         targets = _convert_objects(array)
     _check_finite(targets)
-    # This number stands for no token, so its neighbour takes its place.
+    # Targets are kept as tokens, as labels are. `NO_TOKEN` would be no target at all, so the float
+    # next to it takes its place: a difference of 1,024 in 9e18, the size of a rounding error.
     targets = np.where(targets == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), targets)
-    return np.asarray(targets + 0.0)  # no negative zero
+    return np.asarray(targets + 0.0)  # -0.0 + 0.0 is 0.0
 
 
 def _convert_objects(array: NDArray[Any]) -> NDArray[np.float64]:
@@ -109,26 +120,30 @@ def read_target(
 def read_batch(
     settings: NumberSettings, rows: CheckedRows, declared: Any, before: NumberState | None
 ) -> RowBatch:
-    """Return rows that are to be learned, with targets within the bounds."""
+    """Return rows that are to be learned, with targets within the bounds.
+
+    `before` is the state that learns them, None where they are the first rows of a model.
+    """
     del declared  # there are no classes
     check_targets(settings, rows.labels)
     examples = rows.examples()
-    if before is None:
-        if not len(examples):
-            raise ValueError("There is nothing to learn: every sample_weight is zero.")
-        if rows.columns.names is not None:
-            check_column_names(rows.columns.names)
-    return RowBatch(examples, rows.columns, TARGET_DTYPE, Vocabulary())
+    is_first = before is None
+    if is_first and not len(examples):
+        raise ValueError("There is nothing to learn: every sample_weight is zero.")
+    if is_first and rows.columns.names is not None:
+        check_column_names(rows.columns.names)
+    no_classes = Vocabulary()
+    return RowBatch(examples, rows.columns, TARGET_DTYPE, no_classes)
 
 
 def common_dtype(state: NumberState, other: NumberState) -> np.dtype[Any]:
-    """Return the type of all numbers."""
+    """Return float64, which is the type of all targets: any two models of numbers have it."""
     del state, other
     return TARGET_DTYPE
 
 
 def reads_numbers() -> bool:
-    """Return True: targets are numbers."""
+    """Return True: a column of targets is read as numbers, even if all of it looks like names."""
     return True
 
 
@@ -138,13 +153,13 @@ def check_targets(settings: NumberSettings, targets: NDArray[np.float64]) -> Non
 
 
 def collect_labels(examples: Examples) -> Vocabulary:
-    """Return nothing: there are nearly as many targets as rows."""
+    """Return no labels: numbers are not collected, there are nearly as many of them as rows."""
     del examples
     return Vocabulary()
 
 
 def list_declared_targets(state: NumberState) -> None:
-    """Return None: there are no classes."""
+    """Return None: only classes are declared."""
     del state
 
 
@@ -175,16 +190,19 @@ def _warn_of_a_far_target(targets: NDArray[np.float64]) -> None:
     if not len(targets):
         return
     distances = np.abs(targets - np.median(targets))
-    usual = float(np.quantile(distances, 0.9))
-    furthest = int(np.argmax(distances))
-    if usual and distances[furthest] > _FAR * usual:
-        unit = float(distances[furthest]) / 2**BITS
-        warnings.warn(
-            f"The target {targets[furthest]:.6g} is {distances[furthest] / usual:.2g} "
-            "times as far from the median as nine of ten others. "
-            f"Targets become whole numbers of {unit:.2g}, "
-            "so that smaller differences between the others are lost. If it is a mistake, "
-            "leave out this row; else fit logarithms, for example with TransformedTargetRegressor.",
-            UserWarning,
-            stacklevel=find_user_level(),
-        )
+    usual_distance = float(np.quantile(distances, 0.9))  # of nine of ten targets
+    row = int(np.argmax(distances))
+    distance = distances[row]
+    # Where nine of ten targets are equal, there are no differences to be lost.
+    if not usual_distance or distance <= _FAR * usual_distance:
+        return
+    unit = float(distance) / 2**BITS
+    warnings.warn(
+        f"The target {targets[row]:.6g} is {distance / usual_distance:.2g} "
+        "times as far from the median as nine of ten others. "
+        f"Targets become whole numbers of {unit:.2g}, "
+        "so that smaller differences between the others are lost. If it is a mistake, "
+        "leave out this row; else fit logarithms, for example with TransformedTargetRegressor.",
+        UserWarning,
+        stacklevel=find_user_level(),
+    )
