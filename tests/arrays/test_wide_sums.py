@@ -117,6 +117,12 @@ def test_words_of_files(number: int) -> None:
     assert len(words_of(number)) == 1 + (number >= 2**64)
 
 
+@pytest.mark.parametrize("words", [[], [1, 2, 3]])
+def test_a_number_has_one_word_or_two(words: list[int]) -> None:
+    with pytest.raises(ValueError, match=f"{len(words)} words instead of 1 or 2"):
+        number_of(words)
+
+
 def test_stored_sums_are_checked() -> None:
     def stored(sums: Any) -> StoredArrays:
         return StoredArrays({"sums": sums})

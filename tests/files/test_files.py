@@ -493,6 +493,22 @@ def assert_forged_is_refused(
         load(path)
 
 
+def test_a_file_without_its_declared_labels_says_that_they_are_missing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe = files_module._describe_classifier
+
+    def leave_out_declared(model: MemoryClassifier) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays, about = describe(model)
+        del arrays["declared"]
+        return arrays, about
+
+    monkeypatch.setitem(files_module.DESCRIBERS, "classifier", leave_out_declared)
+    save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
+    with pytest.raises(FileError, match="the array declared is missing"):
+        load(path)
+
+
 def test_json_that_is_no_description_is_refused(path: Path) -> None:
     save(MemoryClassifier("positional", memory=Exact(), vote="sum").fit(X, Y), path)
     good = path.read_bytes()

@@ -201,6 +201,31 @@ def test_a_trusted_class_is_made_only_in_its_own_place(path: Path) -> None:
         load(path, trust=OWN)
 
 
+@pytest.mark.parametrize(("kind", "names"), [("regressor", "MemoryRegressor"), ("keep", "Digests")])
+def test_no_error_asks_to_trust_a_class_that_cannot_be_trusted(kind: str, names: str) -> None:
+    with pytest.raises(ValueError, match=f"it names a 'shop:Own', which is not one of {names}") as refusal:
+        Registry().find(kind, "shop:Own")
+    assert "trust" not in str(refusal.value)
+    with pytest.raises(FileError, match=r"load\(path, trust=\["):
+        Registry().find("memory", "shop:Own")
+
+
+class ReadsNothing:
+    """Has the methods of a compiled form, and does not derive from one."""
+
+    def __init__(self, compiled: Any) -> None:
+        self.labels = compiled.labels
+        self.pack = compiled.pack
+
+
+def test_a_predictor_of_no_compiled_form_is_not_saved(path: Path) -> None:
+    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile()
+    predictor.compiled = ReadsNothing(predictor.compiled)  # type: ignore[assignment]
+    with pytest.raises(FileError, match="A predictor of ReadsNothing cannot be saved: its class does not derive from"):
+        save(predictor, path)
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     "value", [{}, {"class": 3, "params": {}}, {"class": "Exact"}, {"class": "os:system", "params": {}}, 1e300, [[{}]]]
 )

@@ -57,18 +57,31 @@ def as_wide(sums: Array) -> Array:
 
 
 def in_form(sums: Array, bound: int) -> Array:
-    """Return sums whose absolute values are at most a bound in the form that belongs to it."""
+    """Return sums in the form, narrow or wide, that belongs to a bound for their absolute values.
+
+    The caller knows that no sum exceeds the bound: a wide array that becomes narrow loses its high
+    words, which only repeat the sign then.
+    """
+    is_wide = sums.ndim == 2
     if needs_words(bound):
-        if sums.ndim == 2:
-            return sums
-        return as_wide(sums)
-    return sums if sums.ndim == 1 else sums[0].view(np.int64)
+        return sums if is_wide else as_wide(sums)
+    if not is_wide:
+        return sums
+    low_words: Ints = sums[0].view(np.int64)
+    return low_words
 
 
 def add_sums(left: Array, right: Array, *, sign: int, is_wide: bool) -> Array:
     """Return the sums of two arrays or, with sign -1, the differences.
 
-    They are narrow where the caller has checked bounds.
+    Parameters
+    ----------
+    left, right : ndarray
+        Each narrow or wide; both narrow where the result is.
+    sign : int
+        1 or -1.
+    is_wide : bool
+        The form of the result: `needs_words` of a bound for it, which the caller knows.
 
     Examples
     --------
@@ -82,16 +95,16 @@ def add_sums(left: Array, right: Array, *, sign: int, is_wide: bool) -> Array:
         if sign > 0:
             return left + right
         return left - right
-    one = as_wide(left)
-    other = as_wide(right)
+    left_low, left_high = as_wide(left)
+    right_low, right_high = as_wide(right)
     if sign > 0:
-        low = one[0] + other[0]
-        carry = (low < other[0]).astype(np.uint64)
-        high = one[1] + other[1] + carry
+        low = left_low + right_low
+        carry = (low < right_low).astype(np.uint64)  # where the low words wrapped
+        high = left_high + right_high + carry
     else:
-        low = one[0] - other[0]
-        borrow = (one[0] < other[0]).astype(np.uint64)
-        high = one[1] - other[1] - borrow
+        low = left_low - right_low
+        borrow = (left_low < right_low).astype(np.uint64)
+        high = left_high - right_high - borrow
     return np.stack([low, high])
 
 
@@ -132,22 +145,27 @@ def largest_size(sums: Array) -> int:
         return 0
     if sums.ndim == 1:
         return max(int(sums.max()), -int(sums.min()))
-    high = sums[1].view(np.int64)
+    high_words = sums[1].view(np.int64)
     largest = 0
-    # the smallest and the largest sum have one of these high words
-    for end in (high.min(), high.max()):
-        low = sums[0][high == end]
-        for word in (low.min(), low.max()):
-            largest = max(largest, abs(int(end) * _WORD + int(word)))
+    # A sum is high * 2^64 + low with 0 <= low < 2^64, so the smallest and the largest sum have the
+    # smallest and the largest high word. Of the sums with one of these, low words decide.
+    for high in (high_words.min(), high_words.max()):
+        low_words = sums[0][high_words == high]
+        for low in (low_words.min(), low_words.max()):
+            largest = max(largest, abs(int(high) * _WORD + int(low)))
     return largest
 
 
 def exact_sum(numbers: Ints, times: Ints) -> int:
-    """Return the sum of numbers, each added some times, however large it is.
+    r"""Return the sum of numbers, each added some times, however large it is.
 
-    A negative number of times subtracts. A number is cut into pieces of so few bits that the sum of
-    one piece of all of them stays below 2^62: the caller sees to it that the numbers of times add
-    up to less than 2^61.
+    A negative number of times subtracts. The caller sees to it that the absolute numbers of times
+    add up to less than 2^61. A number is cut into pieces of b bits,
+
+    .. math:: x = \sum_j 2^{bj} x_j, \qquad 0 \le x_j < 2^b,
+
+    but for the highest piece, which has the sign. With b so small that the sum of one piece of all
+    numbers stays below 2^62, the sums of pieces are exact in int64.
 
     Examples
     --------
@@ -156,31 +174,38 @@ def exact_sum(numbers: Ints, times: Ints) -> int:
     >>> exact_sum(np.array([2**62, -1]), np.array([2**40, 5])) == 2**102 - 5
     True
     """
-    total = int(np.abs(times).sum())
-    bits = NARROW_BITS - total.bit_length()
+    n_times = int(np.abs(times).sum())
+    piece_bits = NARROW_BITS - n_times.bit_length()
     largest = largest_size(numbers)
-    if not largest >> bits:
+    if not largest >> piece_bits:
         return int((numbers * times).sum())
-    product_sum = 0
-    n_pieces = -(-(largest.bit_length() + 1) // bits)
-    for piece in range(n_pieces):
-        shifted = numbers >> (piece * bits)
-        if piece < n_pieces - 1:  # the highest piece has the sign
-            shifted &= (1 << bits) - 1
-        product_sum += int((shifted * times).sum()) << (piece * bits)
-    return product_sum
+    total = 0
+    # one bit more for the sign, divided by the bits of a piece and rounded up
+    n_pieces = -(-(largest.bit_length() + 1) // piece_bits)
+    for j in range(n_pieces):
+        piece = numbers >> (j * piece_bits)
+        is_highest = j == n_pieces - 1
+        if not is_highest:
+            piece &= (1 << piece_bits) - 1
+        total += int((piece * times).sum()) << (j * piece_bits)
+    return total
 
 
 def exact_square_sum(numbers: Ints, times: Ints) -> int:
-    """Return the sum of the squares of numbers below 2^62, each added some times.
+    r"""Return the sum of the squares of numbers below 2^62, each added some times.
 
-    With a number :math:`h 2^{31} + l`, the three products of its halves have at most 62 bits.
+    A number is :math:`2^{31} h + l`, and its square
+
+    .. math:: (2^{31} h + l)^2 = 2^{62} h^2 + 2^{32} h l + l^2.
+
+    The three products of its halves have at most 62 bits.
     """
     high = numbers >> 31
     low = numbers & (2**31 - 1)
-    squares = exact_sum(high * high, times) << 62
-    squares += exact_sum(high * low, times) << 32
-    return squares + exact_sum(low * low, times)
+    total = exact_sum(high * high, times) << 62
+    total += exact_sum(high * low, times) << 32
+    total += exact_sum(low * low, times)
+    return total
 
 
 def words_of(number: int) -> list[int]:
@@ -194,8 +219,10 @@ def words_of(number: int) -> list[int]:
 
 
 def number_of(words: list[int]) -> int:
-    """Return the number of one word or two: undo `words_of`, or refuse what it does not give."""
-    if len(words) == 2 and not words[1]:
+    """Return the number that `words_of` returns these words for, or refuse other words."""
+    if len(words) not in (1, 2):
+        raise ValueError(f"a number has {len(words)} words instead of 1 or 2")
+    if len(words) == 2 and words[1] == 0:
         raise ValueError("a number is not in its narrowest form")
     return sum(word << (64 * place) for place, word in enumerate(words))
 

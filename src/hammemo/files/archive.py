@@ -64,8 +64,22 @@ class MissingFileError(FileError):
     """Raised when a file of a model in segments is lost, or was deleted since the head was read."""
 
 
-def seal(tensors: dict[str, Array], text: str) -> list[bytes | memoryview]:
-    """Return the three pieces of a file: before the checksum, the checksum, and after it."""
+class SealedFile(NamedTuple):
+    """The three pieces of a file, one after the other."""
+
+    before: memoryview
+    digits: bytes
+    """The checksum, in hexadecimal digits."""
+    after: memoryview
+
+    @property
+    def checksum(self) -> str:
+        """The checksum, as `read_stated_checksum` returns it."""
+        return self.digits.decode()
+
+
+def seal(tensors: dict[str, Array], text: str) -> SealedFile:
+    """Return the pieces of a file with these arrays and this description, and its checksum."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
     if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
         raise FileError(
@@ -78,7 +92,11 @@ def seal(tensors: dict[str, Array], text: str) -> list[bytes | memoryview]:
             "install version 0.8."
         )
     digest = hashlib.blake2b(data, digest_size=32)  # the digits in the file are still zeros
-    return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
+    return SealedFile(
+        before=data[: DIGITS.start],
+        digits=digest.hexdigest().encode(),
+        after=data[DIGITS.stop :],
+    )
 
 
 def refuse_folder(path: str) -> None:

@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -22,11 +22,11 @@ from hammemo._arrays.integers import narrow
 from hammemo.edits.apply import check_position
 from hammemo.edits.digests import UNSTORED, canonical_bounds
 from hammemo.edits.editing import take_state
-from hammemo.edits.state import AnyState, ModelState
+from hammemo.edits.state import ModelState
 from hammemo.estimators.learners import Learner
 from hammemo.estimators.predictor import Predictor
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import FORMAT, Archive, FileError, refusing, seal
+from hammemo.files.archive import FORMAT, Archive, FileError, SealedFile, refusing, seal
 from hammemo.files.descriptions import (
     ParameterError,
     Restorer,
@@ -93,6 +93,61 @@ _START: Final = (
 _OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 """Entries that both have where they are not empty."""
 
+_CLASSIFIER: Final = (
+    *_START,
+    "params",
+    "fitted",
+    "feature_names_in",
+    "seed",
+    "layout",
+    "fingerprint",
+    "pinned",
+    "chosen_at",
+)
+"""Entries that the descriptions of classifiers have."""
+
+_CLASSIFIER_OPTIONAL: Final = (
+    *_OPTIONAL,
+    "held_out",
+    "kept",
+    "types",
+    "zones",
+    "orders",
+    descriptions.STALE,
+    "position",
+    "segments",
+    "notes",
+)
+"""Entries that they have where they are not empty."""
+
+_REGRESSOR: Final = (
+    "checksum",
+    "format",
+    "version",
+    "kind",
+    "class",
+    "params",
+    "n_features_in",
+    "feature_names_in",
+    "seed",
+    "layout",
+    "pinned",
+    "chosen_at",
+    "weighed_at",
+)
+"""Entries that the descriptions of regressors have."""
+
+_REGRESSOR_OPTIONAL: Final = (
+    "kept",
+    "types",
+    "zones",
+    "orders",
+    descriptions.STALE,
+    "position",
+    "notes",
+)
+"""Entries that they have where they are not empty."""
+
 NAMES_ONLY: Final = "names_only"
 """The entry of predictors of models without the parameter `numeric`."""
 
@@ -100,24 +155,26 @@ NAMES_ONLY: Final = "names_only"
 # Writing
 
 
-def file_pieces(model: Savable, notes: Notes) -> list[bytes | memoryview]:
-    """Return the pieces of the file of one version of a model; the second one is its checksum."""
+def file_pieces(model: Savable, notes: Notes) -> SealedFile:
+    """Return the pieces of the file of one version of a model."""
     describe = DESCRIBERS[model.kind_in_files]
     return _seal_contents(describe(model), notes)
 
 
-def head_pieces(
-    model: MemoryClassifier, notes: Notes, segmented: SignedSum
-) -> list[bytes | memoryview]:
-    """Return the pieces of the file of a head, whose rows lie in these segments."""
+def head_pieces(model: MemoryClassifier, notes: Notes, segmented: SignedSum) -> SealedFile:
+    """Return the pieces of the file of a head: the model without the rows of its table.
+
+    The rows lie in the segments of `segmented`, which are files of their own.
+    """
     return _seal_contents(_describe_classifier(model, segmented), notes)
 
 
-def _seal_contents(contents: Contents, notes: Notes) -> list[bytes | memoryview]:
+def _seal_contents(contents: Contents, notes: Notes) -> SealedFile:
     """Return the pieces of a file with these arrays and this description."""
     arrays, about = contents
     if notes:
         about["notes"] = descriptions.check_notes(dict(notes))
+    # `seal` replaces the zeros by the checksum of the whole file, itself read as zeros.
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     contiguous = {name: np.require(array, requirements="C") for name, array in arrays.items()}
@@ -129,28 +186,64 @@ def file_bytes(model: Learner) -> bytes:
     return b"".join(file_pieces(model.now(), None))
 
 
+class StoreContents(NamedTuple):
+    """What a file has of a store of rows, documents or digests; both are empty without one."""
+
+    description: dict[str, Any]
+    arrays: Mapping[str, Array]
+
+
+def _describe_store(store: ModelStore | None) -> StoreContents:
+    if store is None:
+        return StoreContents({}, {})
+    return StoreContents(store.describe(), store.state())
+
+
 def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = None) -> Contents:
+    """Return the contents of a classifier's file or, with a table in segments, of its head."""
     check_is_fitted(model)
     memory: Any = model.memory_.now()
     state = model.state
-    store_description: dict[str, Any] = {}
-    store_arrays: Mapping[str, Array] = {}
-    if state.store is not None:
-        store_description = state.store.describe()
-        store_arrays = state.store.state()
-    _check_classifier_has_format(model, memory, store_description)
+    store = _describe_store(state.store)
+    _check_classifier_has_format(model, memory, store.description)
     params = _describe_classifier_parameters(model, memory)
-    _refuse_to_save(check_label_parameters, model.settings(), state)
-    cells = state.layout.cells
-    about: dict[str, Any] = {
+    _refuse_wrong_parameters(check_label_parameters, model.settings(), state)
+    about = _describe_fitted_classifier(model, memory, params, store.description)
+    if segmented is not None:
+        about["segments"] = [vars(facts) for facts in folders.list_facts(segmented)]
+    codes = {kind: rows.arrays() for kind, rows in find_given_codes(memory).items()}
+    arrays = {
+        **_collect_memory_arrays(memory, segmented),
+        "declared": narrow(memory.labels.find(memory.declared)),
+        **_prefix_names(
+            vote=state.vote.state(),
+            cells=_cell_arrays(state.layout.cells),
+            kept=store.arrays,
+            **codes,
+        ),
+    }
+    return arrays, about
+
+
+def _describe_fitted_classifier(
+    model: MemoryClassifier,
+    memory: Any,
+    params: dict[str, Any],
+    store_description: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the description of a classifier with these parameters, without its segments."""
+    state = model.state
+    fitted_parts = {
+        kind: descriptions.describe_part(kind, getattr(model, f"{kind}_"), memory) for kind in PARTS
+    }
+    return {
         "kind": "classifier",
         "class": type(model).__name__,
         "params": params,
-        "fitted": {
-            kind: descriptions.describe_part(kind, getattr(model, f"{kind}_"), memory)
-            for kind in PARTS
-        },
-        **descriptions.describe_common_entries(state.layout.sites, state.target_dtype, cells),
+        "fitted": fitted_parts,
+        **descriptions.describe_common_entries(
+            state.layout.sites, state.target_dtype, state.layout.cells
+        ),
         "feature_names_in": state.columns.list_names(),
         "seed": memory.seed,
         "layout": memory.layout(),
@@ -160,8 +253,8 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
         **drop_empty(
             held_out=describe_fields(get_held_out(state)),
             cutting=describe_fields(state.cutting),
-            types=_describe_types(state),
-            zones=_pack_zones(state.columns),
+            types=_describe_types(state.columns),
+            zones=_list_zones(state.columns),
             orders=_list_orders(state.columns),
             forgot_unchecked=memory.forgot_unchecked,
             stale=state.stale,
@@ -169,21 +262,21 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
             kept=store_description or None,
         ),
     }
+
+
+def _collect_memory_arrays(memory: Any, segmented: SignedSum | None) -> dict[str, Array]:
+    """Return the state of a memory, without the rows of its table where they lie in segments."""
     if segmented is None:
-        memory_arrays = memory.state()
-    else:
-        about["segments"] = [vars(facts) for facts in folders.list_facts(segmented)]
-        memory_arrays = head_state(memory, empty_arrays(segmented.empties, memory.labels))
-    cell_arrays: Mapping[str, Array] = {}
-    if cells is not None:
-        cell_arrays = cells.arrays()
-    codes = {kind: rows.arrays() for kind, rows in find_given_codes(memory).items()}
-    arrays = {
-        **memory_arrays,
-        "declared": narrow(memory.labels.find(memory.declared)),
-        **_prefix_names(vote=state.vote.state(), cells=cell_arrays, kept=store_arrays, **codes),
-    }
-    return arrays, about
+        arrays: dict[str, Array] = memory.state()
+        return arrays
+    return head_state(memory, empty_arrays(segmented.empties, memory.labels))
+
+
+def _cell_arrays(cells: Cells | None) -> Mapping[str, Array]:
+    """Return the arrays of cells; none for a model without numbers."""
+    if cells is None:
+        return {}
+    return cells.arrays()
 
 
 def _check_classifier_has_format(
@@ -208,35 +301,54 @@ def _check_classifier_has_format(
 
 
 def _describe_classifier_parameters(model: MemoryClassifier, memory: Any) -> dict[str, Any]:
+    """Return the parameters that a file has of a classifier, as `restore_parameter` reads them."""
+    code_parameters = getattr(model, "given_codes", {})
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
-        if name in UNSTORED or (name == "ordered" and value is None):
+        if _is_left_out(name, value):
             continue
-        if name == "random_state" and not _is_seed(value):
-            params[name] = memory.seed  # what `fit` drew from the generator
-        elif name in getattr(model, "given_codes", {}):
+        if name in code_parameters:
+            # no entry where the user passed no codes
             params.update(descriptions.describe_codes(model, name, value, memory))
-        elif name in PARTS and not isinstance(value, (str, type(None))):
-            params[name] = descriptions.describe_part(name, value, memory)
-        elif isinstance(value, Digests):
-            params[name] = descriptions.describe_part(name, value, model.state.store)
         else:
-            params[name] = descriptions.to_plain(name, value)
+            params[name] = _describe_classifier_parameter(model, memory, name, value)
     return params
 
 
-def _is_seed(random_state: Any) -> bool:
-    """Return whether a `random_state` is no generator."""
-    return isinstance(random_state, (int, np.integer, type(None)))
+def _describe_classifier_parameter(
+    model: MemoryClassifier, memory: Any, name: str, value: Any
+) -> Any:
+    """Return one parameter as JSON has it; `value` may be a part, or digests, without a secret."""
+    if name == "random_state":
+        return _describe_random_state(value, memory.seed)
+    if name in PARTS and not isinstance(value, (str, type(None))):
+        return descriptions.describe_part(name, value, memory)
+    if isinstance(value, Digests):
+        return descriptions.describe_part(name, value, model.state.store)
+    return descriptions.to_plain(name, value)
 
 
-def _refuse_to_save(check: Callable[[Any, Any], None], settings: Any, state: Any) -> None:
-    """Refuse a model whose parameters were set to wrong values since it was fitted.
+def _is_left_out(name: str, value: Any) -> bool:
+    """Return whether a file has no entry for a parameter with this value."""
+    return name in UNSTORED or (name == "ordered" and value is None)
 
-    `load` would refuse the file.
+
+def _describe_random_state(random_state: Any, drawn_seed: int) -> Any:
+    """Return `random_state` as JSON has it; for a generator, the seed that `fit` drew from it."""
+    if isinstance(random_state, (int, np.integer, type(None))):
+        return descriptions.to_plain("random_state", random_state)
+    return drawn_seed
+
+
+def _refuse_wrong_parameters(
+    check_parameters: Callable[[Any, Any], None], settings: Any, state: Any
+) -> None:
+    """Refuse to save a model if its parameters were set to wrong values since it was fitted.
+
+    `load` does the same check, and would refuse the file.
     """
     try:
-        check(settings, state)
+        check_parameters(settings, state)
     except ParameterError as error:
         raise FileError(
             f"The model cannot be saved: {error.name} is not valid, {error.reason}"
@@ -252,52 +364,45 @@ def _prefix_names(**parts: Mapping[str, Array]) -> dict[str, Array]:
     return prefixed
 
 
-def _describe_types(state: AnyState) -> str | None:
-    """Return how the values of columns came, as a file says it."""
-    if state.columns.types is None:
+def _describe_types(columns: Columns) -> str | None:
+    """Return the types that the values of columns came with, as text; None if not known."""
+    if columns.types is None:
         return None
-    return encode_runs(state.columns.types)
+    return encode_runs(columns.types)
 
 
-def _pack_zones(columns: Columns) -> dict[str, list[int]] | None:
-    """Return the zones of columns of times as a file says them: the columns of each zone."""
+# A column has at most one scale: the name of a zone, or an order, which is a tuple of categories.
+
+
+def _list_zones(columns: Columns) -> dict[str, list[int]] | None:
+    """Return the places of the columns of each zone; None if no column has one."""
     columns_of_zone: dict[str, list[int]] = {}
-    for place, zone in sorted(columns.scales.items()):
-        if isinstance(zone, str):
-            columns_of_zone.setdefault(zone, []).append(place)
+    for place, scale in sorted(columns.scales.items()):
+        if isinstance(scale, str):
+            columns_of_zone.setdefault(scale, []).append(place)
     return columns_of_zone or None
 
 
 def _list_orders(columns: Columns) -> list[list[Any]] | None:
-    """Return each column of ordered categories with its order, as a file has them."""
-    scales = sorted(columns.scales.items())
-    return [[place, list(order)] for place, order in scales if isinstance(order, tuple)] or None
+    """Return each column of ordered categories with its order; None if there is no such column."""
+    orders = []
+    for place, scale in sorted(columns.scales.items()):
+        if isinstance(scale, tuple):
+            orders.append([place, list(scale)])
+    return orders or None
 
 
 def _describe_regressor(model: MemoryRegressor) -> Contents:
+    """Return the contents of a regressor's file."""
     state = model.state
     check_is_fitted(model)
     if not is_built_in("regressor", type(model)):
         raise FileError(
             f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format."
         )
-    values = model.get_params(deep=False)
-    random_state = values.pop("random_state")
-    values["bounds"] = canonical_bounds(values["bounds"])
-    params = {
-        name: descriptions.to_plain(name, value)
-        for name, value in values.items()
-        if name not in UNSTORED and not (name == "ordered" and value is None)
-    }
-    params["random_state"] = state.seed  # what `fit` drew, of a generator
-    if _is_seed(random_state):
-        params["random_state"] = descriptions.to_plain("random_state", random_state)
-    _refuse_to_save(check_number_parameters, model.settings(), state)
-    store_description: Mapping[str, Any] | None = None
-    store_arrays: Mapping[str, Array] = {}
-    if state.store is not None:
-        store_description = state.store.describe()
-        store_arrays = state.store.state()
+    params = _describe_regressor_parameters(model)
+    _refuse_wrong_parameters(check_number_parameters, model.settings(), state)
+    store = _describe_store(state.store)
     about = {
         "kind": "regressor",
         "class": type(model).__name__,
@@ -310,55 +415,77 @@ def _describe_regressor(model: MemoryRegressor) -> Contents:
         "chosen_at": state.chosen_at,
         "weighed_at": state.vote.rows,
         **drop_empty(
-            types=_describe_types(state),
-            zones=_pack_zones(state.columns),
+            types=_describe_types(state.columns),
+            zones=_list_zones(state.columns),
             orders=_list_orders(state.columns),
             stale=state.stale,
             position=state.position,
-            kept=store_description,
+            kept=store.description or None,
         ),
     }
     arrays = _prefix_names(
         layout=state.layout.arrays(),
         memory=state.memory.arrays(),
         vote=state.vote.state(),
-        kept=store_arrays,
+        kept=store.arrays,
     )
     return arrays, about
 
 
+def _describe_regressor_parameters(model: MemoryRegressor) -> dict[str, Any]:
+    """Return the parameters that a file has of a regressor, as `restore_parameter` reads them."""
+    values = model.get_params(deep=False)
+    random_state = values.pop("random_state")
+    values["bounds"] = canonical_bounds(values["bounds"])
+    params = {
+        name: descriptions.to_plain(name, value)
+        for name, value in values.items()
+        if not _is_left_out(name, value)
+    }
+    params["random_state"] = _describe_random_state(random_state, model.state.seed)
+    return params
+
+
 def _describe_predictor(model: Predictor) -> Contents:
+    """Return the contents of a predictor's file."""
     compiled = model.compiled
-    try:
-        name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
-    except TypeError:
-        raise FileError(
-            f"A predictor of {type(compiled).__name__} cannot be saved: "
-            "a compiled form needs the methods stored and restored."
-        ) from None
-    arrays, description = compiled.pack()
+    class_name = _name_compiled_form(compiled)
+    form_arrays, form_description = compiled.pack()
+    columns = model.form.columns
     about = {
         "kind": "predictor",
-        "class": name,
-        "description": description,
+        "class": class_name,
+        "description": form_description,
         "vote": descriptions.describe_part("vote", model.vote),
         **descriptions.describe_common_entries(model.sites, model.label_dtype_, model.cells),
         "missing": model.missing,
         **drop_empty(
             cutting=describe_fields(model.cutting_),
             forgot_unchecked=compiled.forgot_unchecked,
-            feature_names_in=model.form.columns.list_names(),
+            feature_names_in=columns.list_names(),
             names_only=not model.form.reads_tables,
-            zones=_pack_zones(model.form.columns),
-            orders=_list_orders(model.form.columns),
+            zones=_list_zones(columns),
+            orders=_list_orders(columns),
         ),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    cell_arrays: Mapping[str, Array] = {}
-    if model.cells is not None:
-        cell_arrays = model.cells.arrays()
-    part_arrays = _prefix_names(vote=model.vote.state(), cells=cell_arrays)
-    return {**frame.arrays(), **arrays, **part_arrays}, about
+    part_arrays = _prefix_names(vote=model.vote.state(), cells=_cell_arrays(model.cells))
+    return {**frame.arrays(), **form_arrays, **part_arrays}, about
+
+
+def _name_compiled_form(compiled: Any) -> str:
+    """Return the name of a compiled form in files: that of its class, or one that it chooses."""
+    name = getattr(compiled, "name_in_files", None)
+    if name:
+        return str(name)
+    try:
+        return name_in_file("compiled", type(compiled))
+    except TypeError:
+        raise FileError(
+            f"A predictor of {type(compiled).__name__} cannot be saved: "
+            "its class does not derive from hammemo.memories.Compiled. "
+            "Derive it from Compiled, with methods pack and from_packed."
+        ) from None
 
 
 DESCRIBERS: Final[dict[str, Callable[[Any], Contents]]] = {
@@ -380,7 +507,18 @@ def from_bytes(data: bytes) -> Savable:
 
 
 def restore_model(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> Savable:
-    """Make the model in a file, checked; `folder` is where the segments lie that it may name."""
+    """Make the model in a file, checked.
+
+    Parameters
+    ----------
+    archive : Archive
+    restorer : Restorer
+        The classes that may be made, and the secret key.
+    verify : bool
+        Whether the contents of large arrays are checked.
+    folder : str
+        Where the segments lie that the file may name.
+    """
     about = archive.about
     kind = field(about, "kind", str)
     field(about, "version", str)
@@ -398,73 +536,40 @@ def restore_model(archive: Archive, restorer: Restorer, *, verify: bool, folder:
 def _restore_classifier(
     archive: Archive, restorer: Restorer, *, verify: bool, folder: str
 ) -> MemoryClassifier:
+    """Make the classifier in a file, checked.
+
+    The order of the steps matters. Each takes its arrays out of `arrays`, so that the memory, which
+    refuses arrays that it does not know, gets those that are left. Parameters may be codes, and
+    which row a store keeps depends on the cells.
+    """
     about = archive.about
     arrays = dict(archive.arrays)
-    check_entries(
-        about,
-        (
-            *_START,
-            "params",
-            "fitted",
-            "feature_names_in",
-            "seed",
-            "layout",
-            "fingerprint",
-            "pinned",
-            "chosen_at",
-        ),
-        optional=(
-            *_OPTIONAL,
-            "held_out",
-            "kept",
-            "types",
-            "zones",
-            "orders",
-            descriptions.STALE,
-            "position",
-            "segments",
-            "notes",
-        ),
-    )
-    # Each step takes its arrays out of `arrays`; the memory gets those that are left.
+    check_entries(about, _CLASSIFIER, optional=_CLASSIFIER_OPTIONAL)
     restorer.take_codes(arrays)
     model: MemoryClassifier = _restore_unfitted(about, restorer)
-    fitted_parts = field(about, "fitted", dict)
-    check_entries(fitted_parts, PARTS)
-    kernel = restorer.restore_part("kernel", fitted_parts["kernel"])
-    memory = restorer.restore_part("memory", fitted_parts["memory"])
-    vote = restorer.restore_part("vote", fitted_parts["vote"])
+    parts = _restore_fitted_parts(about, restorer)
     cells = descriptions.parse_cells(about, arrays)
     sites = descriptions.parse_sites(about, cells)
-    descriptions.check_kernel(kernel, sites)
+    descriptions.check_kernel(parts.kernel, sites)
     declared = _take_declared_labels(arrays)
-    with take_part(arrays, "vote", trusted=not verify) as vote_arrays:
-        vote.restore(vote_arrays, sites)
-    # A wide table is stored in rows of fewer tokens than it has columns.
-    kinds: ColumnKinds = (NAMES,) * sites.h
-    row_width = sites.h
-    if cells is not None:
-        kinds = cells.table_kinds
-        row_width = len(kinds)
-        if cells.narrowing is not None:
-            row_width = cells.narrowing.width
-    store = _restore_store(about, arrays, row_width, restorer.key)
-    _restore_memory(memory, arrays, archive, sites, declared=declared, verify=verify, folder=folder)
-    if find_given_codes(memory) != restorer.codes:
-        raise ValueError("it has codes that its memory does not use")
-    if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
-        raise ValueError("it does not have as many digests as rows")
+    _restore_vote(parts.vote, arrays, sites, trusted=not verify)
+    table = _find_table_shape(sites, cells)
+    store = _restore_store(about, arrays, table.row_width, restorer.key)
+    _restore_memory(
+        parts.memory, arrays, archive, sites, declared=declared, verify=verify, folder=folder
+    )
+    _check_memory_fits(parts.memory, restorer, store)
     choices = Choices(
         _AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.parse_held_out(about)
     )
     state: LabelState = ModelState(
         task=LABELS,
-        layout=Layout(kernel, sites, choices, cells),
-        memory=memory,
-        vote=vote,
-        columns=_restore_columns(about, kinds, packed=row_width < len(kinds)),
-        seed=memory.seed,
-        target_dtype=descriptions.parse_label_dtype(about, memory.labels),
+        layout=Layout(parts.kernel, sites, choices, cells),
+        memory=parts.memory,
+        vote=parts.vote,
+        columns=_restore_columns(about, table.kinds, packed=table.is_packed),
+        seed=parts.memory.seed,
+        target_dtype=descriptions.parse_label_dtype(about, parts.memory.labels),
         store=store,
         cutting=descriptions.parse_cutting(about),
         **_restore_progress(about),
@@ -474,13 +579,69 @@ def _restore_classifier(
     return model
 
 
+class FittedParts(NamedTuple):
+    """The parts of a fitted classifier; the memory and the vote are still empty."""
+
+    kernel: Any
+    memory: Any
+    vote: Any
+
+
+def _restore_fitted_parts(about: Mapping[str, Any], restorer: Restorer) -> FittedParts:
+    """Make the parts of a classifier from their descriptions."""
+    described = field(about, "fitted", dict)
+    check_entries(described, PARTS)
+    return FittedParts(
+        kernel=restorer.restore_part("kernel", described["kernel"]),
+        memory=restorer.restore_part("memory", described["memory"]),
+        vote=restorer.restore_part("vote", described["vote"]),
+    )
+
+
+def _restore_vote(vote: Any, arrays: dict[str, Array], sites: Sites, *, trusted: bool) -> None:
+    """Let a vote take its arrays out of `arrays`."""
+    with take_part(arrays, "vote", trusted=trusted) as stored:
+        vote.restore(stored, sites)
+
+
+class TableShape(NamedTuple):
+    """The kinds of a table's columns, and how many tokens a stored row of it has."""
+
+    kinds: ColumnKinds
+
+    row_width: int
+    """The number of columns, or 1 where rows of a wide table are packed."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row is stored as one token for all its columns."""
+        return self.row_width < len(self.kinds)
+
+
+def _find_table_shape(sites: Sites, cells: Cells | None) -> TableShape:
+    """Return the shape of the table that a classifier learned; contexts are columns of names."""
+    if cells is None:
+        return TableShape((NAMES,) * sites.h, sites.h)
+    if cells.narrowing is not None:
+        return TableShape(cells.table_kinds, cells.narrowing.width)
+    return TableShape(cells.table_kinds, len(cells.table_kinds))
+
+
 def _take_declared_labels(arrays: dict[str, Array]) -> Ints:
     """Take the ranks of the labels that were declared before any example had them."""
-    stored = StoredArrays({"declared": arrays.pop("declared", np.empty(0))})
-    declared = stored.ascending("declared")
+    declared = StoredArrays(arrays).ascending("declared")
+    del arrays["declared"]
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
     return declared
+
+
+def _check_memory_fits(memory: Any, restorer: Restorer, store: ModelStore | None) -> None:
+    """Refuse a memory that does not use the codes of the file, or does not fit the digests."""
+    if find_given_codes(memory) != restorer.codes:
+        raise ValueError("it has codes that its memory does not use")
+    if isinstance(store, DigestStore) and store.digests.total != int(memory.label_counts.sum()):
+        raise ValueError("it does not have as many digests as rows")
 
 
 def _restore_memory(
@@ -511,46 +672,21 @@ def _restore_memory(
 
 
 def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
+    """Make the regressor in a file, checked."""
     about = archive.about
     arrays = dict(archive.arrays)
-    check_entries(
-        about,
-        (
-            "checksum",
-            "format",
-            "version",
-            "kind",
-            "class",
-            "params",
-            "n_features_in",
-            "feature_names_in",
-            "seed",
-            "layout",
-            "pinned",
-            "chosen_at",
-            "weighed_at",
-        ),
-        optional=("kept", "types", "zones", "orders", descriptions.STALE, "position", "notes"),
-    )
+    check_entries(about, _REGRESSOR, optional=_REGRESSOR_OPTIONAL)
     model: MemoryRegressor = _restore_unfitted(about, restorer)
     n_columns = field(about, "n_features_in", int)
-    described = field(about, "layout", dict)
-    check_entries(
-        described,
-        ("kinds", "center", "exponent", "last_word", "mean", "base"),
-        optional=("narrowing",),
-    )
-    check_entries(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
-    # Rows of a wide table of numbers only are stored as one value each.
-    is_packed = False
-    if "narrowing" in described:
-        is_packed = field(described, "narrowing", dict).get("kinds", "") is None
+    described_layout = _parse_number_layout(about)
+    is_packed = _has_packed_rows(described_layout)
     row_width = 1 if is_packed else n_columns
     store = _restore_store(about, arrays, row_width, restorer.key)
     if store is not None and store.kept_rows is not store:
         raise ValueError("it keeps something that is not rows")
+    # Layout, memory and vote share the arrays that the store has left, and must use all of them.
     stored = StoredArrays(arrays)
-    layout = NumberLayout.from_stored(described, stored.part("layout"))
+    layout = NumberLayout.from_stored(described_layout, stored.part("layout"))
     seed = field(about, "seed", int)
     weighed_at = field(about, "weighed_at", int)
     has_impossible_rows = min(field(about, "chosen_at", int), weighed_at) < 0
@@ -559,13 +695,12 @@ def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     memory = NumberMemory.from_stored(layout, stored.part("memory"))
     vote = NumberVote.from_stored(layout, weighed_at, stored.part("vote"))
     stored.finish()
-    columns = _restore_columns(about, layout.table_kinds, packed=is_packed)
     state: NumberState = ModelState(
         task=NUMBERS,
         layout=layout,
         memory=memory,
         vote=vote,
-        columns=columns,
+        columns=_restore_columns(about, layout.table_kinds, packed=is_packed),
         seed=seed,
         target_dtype=TARGET_DTYPE,
         store=store,
@@ -574,6 +709,29 @@ def _restore_regressor(archive: Archive, restorer: Restorer) -> MemoryRegressor:
     check_number_parameters(model.settings(), state)
     take_state(model, state)
     return model
+
+
+def _parse_number_layout(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a regressor's layout, with its entries checked by name."""
+    described: dict[str, Any] = field(about, "layout", dict)
+    check_entries(
+        described,
+        ("kinds", "center", "exponent", "last_word", "mean", "base"),
+        optional=("narrowing",),
+    )
+    check_entries(field(described, "base", dict), ("n_labels", "owners", "n_ordered"))
+    return described
+
+
+def _has_packed_rows(described_layout: Mapping[str, Any]) -> bool:
+    """Return whether rows are stored as one token each.
+
+    They are where all columns of a wide table are numbers: its narrowing then names no kinds.
+    """
+    if "narrowing" not in described_layout:
+        return False
+    narrowing = field(described_layout, "narrowing", dict)
+    return "kinds" in narrowing and narrowing["kinds"] is None
 
 
 def _restore_unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
@@ -589,7 +747,7 @@ def _restore_unfitted(about: Mapping[str, Any], restorer: Restorer) -> Any:
 
 
 def _restore_progress(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return when a layout was chosen, whether it is stale, and the position in what is followed.
+    """Return when a layout was chosen, whether it is pinned or stale, and where a feed was left.
 
     They are arguments of `ModelState`.
     """
@@ -605,6 +763,7 @@ def _restore_progress(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _restore_columns(about: Mapping[str, Any], kinds: ColumnKinds, *, packed: bool) -> Columns:
+    """Return the columns of a description: of these kinds, with their names, types and scales."""
     n = len(kinds)
     types = None
     if "types" in about:
@@ -613,7 +772,8 @@ def _restore_columns(about: Mapping[str, Any], kinds: ColumnKinds, *, packed: bo
         raise ValueError(
             "the kinds of the columns of a wide table of numbers are not decided by rows"
         )
-    are_dates = [how is ColumnType.DATES for how in types or ()]
+    # Without types no column is known to have come as dates, and none may have a zone.
+    are_dates = [column_type is ColumnType.DATES for column_type in types or ()]
     return Columns(
         kinds,
         names=descriptions.parse_feature_names(about, n),
@@ -657,7 +817,7 @@ def _empty_store(described: Mapping[str, Any], h: int, key: bytes | None) -> Mod
         raise ValueError("what it keeps has an impossible seed")
     if kind == "digests":
         return _empty_digest_store(described, h, seed, key)
-    # Only rows of one value have a budget of values.
+    # A row of one token may be a packed row, of any size. Only stores of these limit their values.
     optional: tuple[str, ...] = ()
     if kind == "rows" and h == 1:
         optional = ("most_values",)
@@ -686,12 +846,15 @@ def _empty_digest_store(
     rows = None
     if described_rows is not None:
         rows = _empty_store(described_rows, h, key).kept
+    # The key of the file may be that of the memory alone: digests without a key name none.
+    digest_key = key
     if described["key"] is None:
-        key = None
-    return DigestStore(h, seed, key, beside=rows)
+        digest_key = None
+    return DigestStore(h, seed, digest_key, beside=rows)
 
 
 def _restore_predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
+    """Make the predictor in a file, checked."""
     about = archive.about
     check_entries(
         about,
@@ -705,8 +868,8 @@ def _restore_predictor(archive: Archive, restorer: Restorer, *, verify: bool) ->
     cells = descriptions.parse_cells(about, arrays)
     vote = restorer.restore_part("vote", about["vote"])
     sites = descriptions.parse_sites(about, cells)
-    with take_part(arrays, "vote", trusted=not verify) as vote_arrays:
-        vote.restore(vote_arrays, sites)
+    _restore_vote(vote, arrays, sites, trusted=not verify)
+    # The labels and the compiled form share the arrays that are left, and must use all of them.
     stored = StoredArrays(arrays, trusted=not verify)
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.from_packed(frame, stored, field(about, "description", dict), restorer.key)
@@ -724,7 +887,11 @@ def _restore_predictor(archive: Archive, restorer: Restorer, *, verify: bool) ->
 
 
 def _restore_form(about: Mapping[str, Any], missing: str, cells: Cells | None) -> QuestionForm:
-    """Return how the predictor of a description reads questions."""
+    """Return how the predictor of a description reads questions.
+
+    A predictor needs the kinds of columns, and not how their values came. So its file has names
+    only where there are some, no types, and the zone of any column of dates.
+    """
     n = field(about, "n_features_in", int)
     names = None
     if "feature_names_in" in about:

@@ -412,7 +412,7 @@ class Restorer:
         if isinstance(value, list):
             return [self._restore_trusted_value(entry) for entry in value]
         if isinstance(value, dict):
-            kind = self.registry.kind_of(field(value, "class", str))
+            kind = self.registry.find_part_kind(field(value, "class", str))
             return self.restore_part(kind, value)
         return _check_plain(value)
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from sklearn.pipeline import Pipeline
@@ -142,16 +142,25 @@ def save(
         return
     version = model.now()  # an edit of the model meanwhile does not change this version
     # Made before the lock is taken: a model that cannot be saved leaves no lock file.
-    pieces = file_pieces(version, notes)
+    file = file_pieces(version, notes)
     with locked(path):
         if not force:
             refuse_to_undo(model, path)
-        if vars(version) is not vars(model):
-            # The model was edited meanwhile: an older version must not replace a newer one.
-            pieces = file_pieces(model.now(), notes)
-        write_file(path, pieces)
+        if not _is_latest(version, model):
+            # Another thread has edited the model while this one waited for the lock, and may have
+            # saved it: an older version must not replace a newer one.
+            file = file_pieces(model.now(), notes)
+        write_file(path, file)
         delete_leftovers(path)
-        remember(model, path, bytes(pieces[1]).decode())
+        remember(model, path, file.checksum)
+
+
+def _is_latest(version: Savable, model: Savable) -> bool:
+    """Return whether a model was not edited since its `now` has returned this version.
+
+    Each edit gives the model another dictionary of attributes (:mod:`hammemo._versions`).
+    """
+    return vars(version) is vars(model)
 
 
 def _explain_what_can_be_saved(model: Any) -> str:
@@ -216,22 +225,22 @@ def _save_folder(
         version = model.now()
         memory: InSegments = version.memory_
         table = folders.write_segments(memory.terms.add_up(), folder, segments)
-        write_head(version, table, folder, notes, owner=model)
+        remember(model, head, _write_head(version, table, folder, notes))
+        _delete_old_files(folder, table)
 
 
-def write_head(
-    model: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes, *, owner: Any
-) -> None:
-    """Replace the head of a folder, whose lock is held, and delete files that it no longer names.
-
-    `owner` is the model of which `model` is a version.
-    """
+def _write_head(version: MemoryClassifier, segmented: SignedSum, folder: str, notes: Notes) -> str:
+    """Replace the head of a folder, whose lock is held, and return its checksum."""
     head = os.path.join(folder, folders.HEAD)
-    pieces = head_pieces(model, notes, segmented)
-    write_file(head, pieces)
-    remember(owner, head, bytes(pieces[1]).decode())
+    file = head_pieces(version, notes, segmented)
+    write_file(head, file)
+    return file.checksum
+
+
+def _delete_old_files(folder: str, segmented: SignedSum) -> None:
+    """Delete the files of a folder, whose lock is held, that its new head does not name."""
     folders.delete_others(folder, segmented)
-    delete_leftovers(head)
+    delete_leftovers(os.path.join(folder, folders.HEAD))
 
 
 def load(
@@ -299,28 +308,63 @@ def load(
             f"and {path} is not on one."
         )
     registry = Registry(trust)
-    previous_checksum = ""
+
+    def find_place() -> str:
+        if is_remote:
+            return prepare_cache(str(path), folders.HEAD, cache)
+        return os.fspath(path)
+
     with refusing(path):
-        for reads_left in reversed(range(folders.MAX_HEAD_READS)):
-            if is_remote:
-                place = prepare_cache(str(path), folders.HEAD, cache)
-            else:
-                place = os.fspath(path)
-            head = folders.find_head(place)
-            archive = Archive(head, verify=verify or head != place)
-            folder = os.path.dirname(head)
-            try:
-                model = restore_model(
-                    archive, Restorer(registry, key), verify=verify, folder=folder
-                )
-                break
-            except MissingFileError:
-                # A segment was deleted since the head was read; or lost, if the head is the same.
-                if reads_left == 0 or archive.checksum == previous_checksum:
-                    raise
-                previous_checksum = archive.checksum
-    remember(model, head, archive.checksum)
-    return model
+        restored = _restore(find_place, lambda: Restorer(registry, key), verify=verify)
+    remember(restored.model, restored.head, restored.checksum)
+    return restored.model
+
+
+class _LoadedModel(NamedTuple):
+    """A model, the file or the head that it came from, and the checksum of that."""
+
+    model: Any
+    head: str
+    checksum: str
+
+
+def _restore(
+    find_place: Callable[[], str], make_restorer: Callable[[], Restorer], *, verify: bool
+) -> _LoadedModel:
+    """Return the model in a file or a folder, whose head is read again where it was replaced.
+
+    A folder is read without its lock, first the head and then the segments that it names. Between
+    the two, another process may replace the head and delete the segments that only the old one
+    names. Then a segment is missing, and the new head names others.
+
+    Parameters
+    ----------
+    find_place : callable
+        Returns the path of the file or the folder. It is called before each reading, for the head
+        of a model on object storage is copied then.
+    make_restorer : callable
+    verify : bool
+    """
+    previous_checksum = None
+    n_reads = 0
+    while True:
+        place = find_place()
+        head = folders.find_head(place)
+        is_folder = head != place
+        archive = Archive(head, verify=verify or is_folder)
+        n_reads += 1
+        try:
+            model = restore_model(
+                archive, make_restorer(), verify=verify, folder=os.path.dirname(head)
+            )
+        except MissingFileError:
+            # The head that names the missing segment was not replaced: the segment is lost.
+            is_lost = archive.checksum == previous_checksum
+            if is_lost or n_reads == folders.MAX_HEAD_READS:
+                raise
+            previous_checksum = archive.checksum
+        else:
+            return _LoadedModel(model, head, archive.checksum)
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -393,7 +437,8 @@ def compact(
     with locked(head, wait, tell):
         model = load(folder, key=key, trust=trust)
         table = folders.cut(model.memory_.segmented, os.fspath(folder), segments, on_progress)
-        write_head(model, table, os.fspath(folder), notes, owner=model)
+        _write_head(model, table, os.fspath(folder), notes)
+        _delete_old_files(os.fspath(folder), table)
 
 
 @contextmanager
@@ -409,7 +454,8 @@ def editing(
 
     No other process can edit the file during the block; reading it is always possible. The notes in
     the file stay. An error leaves the file unchanged. The lock is the file ``path + ".lock"``, in a
-    folder next to its head; it stays and records its last holder.
+    folder next to its head; it stays and records its last holder. The thread that runs the block
+    may take the lock again, as `save` at its end does.
 
     Parameters
     ----------
@@ -447,4 +493,4 @@ def editing(
                 "edit the file it was compiled from."
             )
         yield model
-        save(model, path, notes=notes)
+        save(model, path, notes=notes)  # takes the lock once more, which this thread may

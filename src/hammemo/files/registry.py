@@ -88,6 +88,9 @@ one."""
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
 
+TRUSTABLE: Final[dict[str, Any]] = {**PARTS, "compiled": Compiled}
+"""The kinds of classes that `load` takes as trusted, and the base class of each."""
+
 DESCRIBED: Final[dict[str, Any]] = {**PARTS, "keep": Digests}
 """The parameters of a classifier that files describe by a class and its parameters."""
 
@@ -114,7 +117,7 @@ def name_in_file(kind: str, cls: type) -> str:
     """
     if is_built_in(kind, cls):
         return cls.__name__
-    if not _is_of(kind, cls):
+    if not _can_be_trusted(kind, cls):
         raise TypeError(f"{cls.__name__} is not a {kind} that files can hold")
     return f"{cls.__module__}:{cls.__qualname__}"
 
@@ -127,10 +130,12 @@ def kind_of_part(value: Any) -> str | None:
     return None
 
 
-def _is_of(kind: str, cls: type) -> bool:
-    if kind in PARTS:
-        return issubclass(cls, PARTS[kind])
-    return kind == "compiled" and issubclass(cls, Compiled)
+def _can_be_trusted(kind: str, cls: type) -> bool:
+    """Return whether files may name a class of another package as one of this kind.
+
+    There is no such kind beside those of `TRUSTABLE`: estimators and digests are hammemo's.
+    """
+    return kind in TRUSTABLE and issubclass(cls, TRUSTABLE[kind])
 
 
 class Registry:
@@ -145,7 +150,8 @@ class Registry:
     def __init__(self, trust: Iterable[type] = ()) -> None:
         self._trusted: dict[str, type] = {}
         for cls in trust:
-            if not isinstance(cls, type) or not any(_is_of(kind, cls) for kind in BUILT_IN):
+            is_class = isinstance(cls, type)
+            if not is_class or not any(_can_be_trusted(kind, cls) for kind in TRUSTABLE):
                 raise TypeError(
                     f"trust= lists {cls!r}, which files cannot hold: "
                     "pass classes, each of them a kernel, a memory, a vote or a compiled form."
@@ -163,23 +169,28 @@ class Registry:
         if kind == "classifier" and name in ABOVE:
             return getattr(import_module(ABOVE[name]), name)
         cls = self._trusted.get(name)
-        if cls is None and ":" in name and kind != "classifier":
+        if cls is not None and _can_be_trusted(kind, cls):
+            return cls
+        if cls is None and ":" in name and kind in TRUSTABLE:
             raise FileError(
                 f"The file holds a {kind} of the class {name[:200]!r}, "
                 "which is not part of hammemo. If you trust that class, "
                 "import it and pass it to load: load(path, trust=[the class])."
             )
-        if cls is None or not _is_of(kind, cls):
-            names = list(BUILT_IN[kind])
-            if kind == "classifier":
-                names += ABOVE
-            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(names)}")
-        return cls
+        # A bare name of no class of hammemo, a class that is trusted as another kind, or a kind of
+        # which none can be trusted.
+        names = list(BUILT_IN[kind])
+        if kind == "classifier":
+            names += ABOVE
+        raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(names)}")
 
-    def kind_of(self, name: str) -> str:
-        """Return the kind of part with this name; an unknown name counts as that of a memory."""
+    def find_part_kind(self, name: str) -> str:
+        """Return the kind of the part whose class has this name.
+
+        An unknown name counts as that of a memory: `find` refuses it with the way out.
+        """
         cls = self._trusted.get(name)
         for kind in PARTS:
-            if name in BUILT_IN[kind] or (cls is not None and _is_of(kind, cls)):
+            if name in BUILT_IN[kind] or (cls is not None and _can_be_trusted(kind, cls)):
                 return kind
         return "memory"

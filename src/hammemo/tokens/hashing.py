@@ -53,9 +53,25 @@ _MASK: Final = 2**64 - 1
 _FEATURE: Final = hashlib.blake2b(digest_size=16, person=b"hammemo")
 """The hash of strings and tuples at its start: to copy it takes half the time of a new one."""
 
-# The constants of SplitMix64's finalizer.
+# The constants of SplitMix64's finaliser.
 _FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9
 _SECOND_FACTOR: Final = 0x94D049BB133111EB
+
+# The constants of SipHash-2-4: "somepseudorandomlygeneratedbytes", which the key is mixed with;
+# what ends a message for an output of 8 and of 16 bytes, and the numbers of rounds.
+_SIP_START: Final = (
+    0x736F6D6570736575,
+    0x646F72616E646F6D,
+    0x6C7967656E657261,
+    0x7465646279746573,
+)
+_SIP_END_64: Final = 0xFF
+_SIP_END_128: Final = 0xEE
+_SIP_SECOND_HALF: Final = 0xDD
+_SIP_MESSAGE_ROUNDS: Final = 2
+_SIP_LAST_ROUNDS: Final = 4
+_SIP_LENGTH_BLOCK: Final = 8 << 56
+"""The last block of a message of 8 bytes: its length in the highest byte."""
 
 
 class FeatureWords(NamedTuple):
@@ -199,8 +215,8 @@ def vocabulary_identities(
     start = hashlib.blake2b(
         bytes([STRING]),
         digest_size=32,
-        key=_secret(key),
-        salt=_family(seed),
+        key=_derive_secret(key),
+        salt=_family_salt(seed),
         person=b"hammemo identity",
     )
     digests = np.frombuffer(join_digests(start, _encode_strings(vocabulary)), np.uint8)
@@ -233,7 +249,7 @@ def name_hashes(tokens: Iterable[Token], key: bytes) -> list[bytes]:
 def _hash_encoded(encoded: list[bytes], seed: int, key: bytes | None) -> Words:
     """Return the hashes of encoded strings."""
     start = hashlib.blake2b(
-        digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string"
+        digest_size=8, key=_derive_secret(key), salt=_family_salt(seed), person=b"hammemo string"
     )
     return np.frombuffer(join_digests(start, encoded), "<u8").astype(np.uint64)
 
@@ -260,17 +276,31 @@ def _digest_list(start: Any, encoded: Iterable[bytes]) -> list[bytes]:
 def number_identities(
     words: Words, seed: int, key: bytes | None = None, name: str = "integers"
 ) -> NDArray[np.uint8]:
-    """Return the identities of numbers given as 64-bit words.
+    """Return the identities of numbers given as 64-bit words, as in `vocabulary_identities`.
+
+    Behind the kind come the 8 bytes of the word itself or, with a key, the 16 of its SipHash.
+
+    Parameters
+    ----------
+    words : ndarray of uint64, shape (n,)
+    seed : int
+    key : bytes, optional
+    name : {"integers", "floats"}
+        What the words are the bits of.
 
     Shapes
     ------
-    words : (n,); returned : (n, IDENTITY_BYTES)
+    returned : (n, IDENTITY_BYTES)
     """
-    columns = [words] if key is None else siphash128(words, *number_key(seed, key, name))
+    if key is None:
+        parts = [words]
+    else:
+        parts = siphash128(words, *number_key(seed, key, name))
     identities = np.zeros((len(words), IDENTITY_BYTES), np.uint8)
     identities[:, 0] = INTEGER if name == "integers" else FLOAT
-    for j, column in enumerate(columns):
-        identities[:, 1 + 8 * j : 9 + 8 * j] = column.astype("<u8")[:, None].view(np.uint8)
+    for j, part in enumerate(parts):
+        part_bytes = part.astype("<u8")[:, None].view(np.uint8)
+        identities[:, 1 + 8 * j : 9 + 8 * j] = part_bytes
     return identities
 
 
@@ -305,10 +335,14 @@ def unhash_numbers(hashes: Words, seed: int, name: str = "integers") -> Words:
 
 
 def _undo_shift(words: Words, bits: int) -> Words:
-    """Return the x for which ``x ^ (x >> bits)`` is `words`, for shifts of at least 22 bits."""
-    return np.asarray(
-        words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64
-    )
+    """Return the x for which ``x ^ (x >> bits)`` is `words`, for shifts of at least 22 bits.
+
+    With y for `words` and s for the shift, x is y ^ (y >> s) ^ (y >> 2s) ^ (y >> 3s) ^ ...: each
+    term cancels what the one before has added. From 3s on nothing of 64 bits is left.
+    """
+    once = words >> np.uint64(bits)
+    twice = words >> np.uint64(2 * bits)
+    return np.asarray(words ^ once ^ twice, np.uint64)
 
 
 def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
@@ -316,22 +350,32 @@ def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> t
     if key is None:
         return key_words(seed, name)
     digest = hashlib.blake2b(
-        _secret(key) + _family(seed), digest_size=16, salt=name.encode()
+        _derive_secret(key) + _family_salt(seed), digest_size=16, salt=name.encode()
     ).digest()
     first, second = struct.unpack("<QQ", digest)
     return first, second
 
 
-def _secret(key: bytes | None) -> bytes:
+def _derive_secret(key: bytes | None) -> bytes:
+    """Return a key of the length that BLAKE2b takes, from one of any length or none."""
     return hashlib.blake2b(key or b"", digest_size=32, person=b"hammemo secret").digest()
 
 
-def _family(seed: int) -> bytes:
+def _family_salt(seed: int) -> bytes:
+    """Return the salt of all hashes of one seed: hashes of two seeds are independent."""
     return struct.pack("<QQ", *key_words(seed, "buckets"))
 
 
 def fold(columns: Sequence[Words], start: int) -> Words:
-    """Return the hash of tuples whose tokens have the hashes in `columns`, one array a position."""
+    """Return the hashes of tuples of tokens from the hashes of their tokens.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray of uint64
+        One array for each position: the hashes of the tokens there, one for each tuple.
+    start : int
+        The word that folding starts with; each site has one of its own.
+    """
     words = np.full(len(columns[0]), np.uint64(start))
     for column in columns:
         words = mix(words ^ column)
@@ -358,8 +402,8 @@ def siphash(words: Words, k0: int, k1: int) -> Words:
     By hand because hashlib has no SipHash and a call per integer would be slow; tested on the
     authors' vectors.
     """
-    v = _sip_absorb(words, k0, k1, tweak=0)
-    v[2] = v[2] ^ np.uint64(0xFF)
+    v = _sip_absorb(words, k0, k1)
+    v[2] = v[2] ^ np.uint64(_SIP_END_64)
     return _sip_finish(v)
 
 
@@ -368,33 +412,38 @@ def siphash128(words: Words, k0: int, k1: int) -> list[Words]:
 
     The two results are the lower and the upper half.
     """
-    v = _sip_absorb(words, k0, k1, tweak=0xEE)
-    v[2] = v[2] ^ np.uint64(0xEE)
-    low = _sip_finish(v)
-    v[1] = v[1] ^ np.uint64(0xDD)
-    return [low, _sip_finish(v)]
+    v = _sip_absorb(words, k0, k1, tweak=_SIP_END_128)
+    v[2] = v[2] ^ np.uint64(_SIP_END_128)
+    low = _sip_finish(v)  # works on `v` itself: the upper half goes on from there
+    v[1] = v[1] ^ np.uint64(_SIP_SECOND_HALF)
+    high = _sip_finish(v)
+    return [low, high]
 
 
-def _sip_absorb(words: Words, k0: int, k1: int, *, tweak: int) -> list[Words]:
-    """Return SipHash's state after the message; `tweak` says which length of output is meant."""
+def _sip_absorb(words: Words, k0: int, k1: int, *, tweak: int = 0) -> list[Words]:
+    """Return SipHash's state of four words after a message of one word.
+
+    `tweak` sets outputs of 16 bytes apart from those of 8, for which it is zero.
+    """
     first = np.uint64(k0)
     second = np.uint64(k1)
     v = [
-        np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
-        np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D ^ tweak)),
-        np.full(words.shape, first ^ np.uint64(0x6C7967656E657261)),
-        np.full(words.shape, second ^ np.uint64(0x7465646279746573)),
+        np.full(words.shape, first ^ np.uint64(_SIP_START[0])),
+        np.full(words.shape, second ^ np.uint64(_SIP_START[1] ^ tweak)),
+        np.full(words.shape, first ^ np.uint64(_SIP_START[2])),
+        np.full(words.shape, second ^ np.uint64(_SIP_START[3])),
     ]
-    for block in (words, np.full(words.shape, np.uint64(8 << 56))):
+    length_block = np.full(words.shape, np.uint64(_SIP_LENGTH_BLOCK))
+    for block in (words, length_block):
         v[3] = v[3] ^ block
-        _sip_rounds(v, 2)
+        _sip_rounds(v, _SIP_MESSAGE_ROUNDS)
         v[0] = v[0] ^ block
     return v
 
 
 def _sip_finish(v: list[Words]) -> Words:
-    """Run the last four rounds on a state, and return the hash."""
-    _sip_rounds(v, 4)
+    """Run the last rounds on a state, and return the hash."""
+    _sip_rounds(v, _SIP_LAST_ROUNDS)
     return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3], np.uint64)
 
 
@@ -417,13 +466,18 @@ def _rotate(words: Words, bits: int) -> Words:
 
 
 def _encode(feature: Feature) -> bytes:
+    """Return a feature as bytes that no other feature of its kind has.
+
+    In a tuple each token has its length and its kind before it, so that where one ends and the next
+    begins is certain.
+    """
     if isinstance(feature, tuple):
         return b"".join(_prefix_length(bytes([_kind(token)]) + _encode(token)) for token in feature)
     if isinstance(feature, int):
         return struct.pack("<q", feature)
     if isinstance(feature, float):
         return struct.pack("<d", feature)
-    return feature.encode("utf-8", "surrogatepass")
+    return feature.encode("utf-8", "surrogatepass")  # a token may have a lone surrogate
 
 
 def _kind(token: Token) -> int:

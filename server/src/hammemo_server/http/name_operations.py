@@ -61,7 +61,11 @@ def _read_list(service: Service, call: Call) -> dict[str, Any]:
 
 
 async def _set_list(service: Service, call: Call) -> Answer:
-    """Replace a list; few of a tenant at a time, because its body may be long."""
+    """Replace a list.
+
+    Its body may be long. So it is read here, and not before the call: only after the tenant is
+    known to have room for it, and for few lists of a tenant at a time.
+    """
     tenant = call.caller.tenant
     name = _in_path(call, "list")
     limits = service.limits
@@ -70,13 +74,13 @@ async def _set_list(service: Service, call: Call) -> Answer:
     async with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
-        def keep() -> ListFacts:
+        def replace_list() -> ListFacts:
             items = decode(_list_decoder, call.body).items
-            call.body = b""
+            call.body = b""  # frees it before the list is stored: the items are as large again
             return service.host.set_list(tenant, name, items)
 
-        facts = await service.in_thread(call, keep)
-    call.facts |= {"list": name, "list_version": facts.version, "items": facts.items}
+        facts = await service.in_thread(call, replace_list)
+    call.facts.update({"list": name, "list_version": facts.version, "items": facts.items})
     return Answer(encoded(bodies.ListDescribed(*facts)))
 
 

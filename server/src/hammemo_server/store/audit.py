@@ -76,14 +76,19 @@ class Start(msgspec.Struct, frozen=True):
     """The newest receipt that such a line names."""
 
     def facts(self) -> dict[str, str | int]:
-        """Return it as JSON says it."""
+        """Return as JSON what a reader needs to check the chain of the lines that follow.
+
+        `version` and `receipt` are left out. Only `is_cut` needs them, which also needs the head of
+        the log, so it is asked where the database is. And no reader could check them, because the
+        lines that they are about have left.
+        """
         return {"number": self.number, "link": self.link.hex()}
 
 
 def find_first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
     """Return the number of the first line that does not fit the one before it.
 
-    None for a whole chain.
+    It is None for a whole chain.
 
     Examples
     --------
@@ -95,15 +100,26 @@ def find_first_broken(start: Start, lines: Sequence[Linked]) -> int | None:
     >>> find_first_broken(Start(), [Linked(2, b, links[1])])
     2
     """
+    # The same lines with the numbers and links that they should have.
     expected = chain_lines(start, (linked.line for linked in lines))
-    return next(
-        (linked.number for linked, right in zip(lines, expected, strict=True) if linked != right),
-        None,
-    )
+    for linked, expected_line in zip(lines, expected, strict=True):
+        if linked != expected_line:
+            return linked.number
+    return None
 
 
 def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> bool:
-    """Return whether lines are missing at the end, up to the head of the log or newest receipt.
+    """Return whether lines are missing at the end.
+
+    Parameters
+    ----------
+    start : Start
+    lines : iterable of Linked
+        All lines that are left.
+    head : int
+        The newest version in the log of edits.
+    receipt : bytes
+        The hash of the newest receipt; empty where none was issued.
 
     Examples
     --------
@@ -114,12 +130,12 @@ def is_cut(start: Start, lines: Iterable[Linked], head: int, receipt: bytes) -> 
     >>> [is_cut(Start(), some, 2, b"") for some in (lines, lines[:1], [])]
     [False, True, True]
     """
-    end = after_lines(start, lines)
+    end = advance_start(start, lines)
     return end.version != head or end.receipt != receipt
 
 
-def after_lines(start: Start, lines: Iterable[Linked]) -> Start:
-    """Return what the line after some lines is chained to."""
+def advance_start(start: Start, lines: Iterable[Linked]) -> Start:
+    """Return what the lines after these are chained to, once these have left."""
     for linked in lines:
         start = Start(
             linked.number,

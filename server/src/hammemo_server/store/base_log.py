@@ -24,7 +24,7 @@ from hammemo.files.contents import restore_model
 from hammemo.files.descriptions import Restorer
 from hammemo.files.registry import Registry
 from hammemo_server.edits.operations import KEY_BYTES
-from hammemo_server.store.audit import Line, Linked, Start, after_lines, chain_lines
+from hammemo_server.store.audit import Line, Linked, Start, advance_start, chain_lines
 from hammemo_server.store.log import (
     NEWEST_RECEIPT,
     Copied,
@@ -297,7 +297,7 @@ class Log(LogEngine):
                 lines = list(takewhile(lambda linked: linked.line.at < oldest, first_lines))
                 is_more = len(lines) == _MOST_AUDITED
                 if lines:
-                    start = after_lines(self._audit_start(), lines)
+                    start = advance_start(self._audit_start(), lines)
                     self._execute(
                         "delete from hammemo_audit where model = %s and number <= %s", start.number
                     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,9 @@ class ScoreTests:
     Parameters
     ----------
     ratios : SiteRatios
+        The log-ratios of sites, from the counts of all training copies.
     rows : ndarray of int64
-        The training copies that are tested; all of them are counted.
+        The training copies on which sites are tested, by their places.
     """
 
     def __init__(self, ratios: SiteRatios, rows: Ints) -> None:
@@ -46,32 +47,36 @@ class ScoreTests:
 
         Shapes
         ------
-        probabilities : (rows, columns), as of `Features`; returned : (sites,), (sites, J)
+        probabilities : (rows, columns), as of `Features`; returned : (sites,), (sites, J) with one
+        of J steps for each amount of smoothing
         """
         gradients, curvatures = self.sum_rows(sites, probabilities)
         return compute_promises(gradients, curvatures)
 
     def sum_rows(self, sites: Sequence[Site], probabilities: Floats) -> tuple[Floats, Floats]:
-        """Return gradients and curvatures.
+        """Return the gradient and the curvature of the loss for each site, summed over the rows.
+
+        A site has J features: one log-ratio for each amount of smoothing.
 
         Shapes
         ------
         probabilities : (rows, columns); returned : (sites, J), (sites, J, J)
         """
-        order, arranged = _arrange_by_shared_columns(sites)
-        columns = np.full((len(sites), max(map(len, sites), default=1)), -1, np.int32)
-        for row, site in zip(columns, arranged, strict=True):
+        arranged = _arrange_by_shared_columns(sites)
+        # One row for each site, filled up with -1.
+        site_columns = np.full((len(sites), max(map(len, sites), default=1)), -1, np.int32)
+        for row, site in zip(site_columns, arranged.sites, strict=True):
             row[: len(site)] = site
-        n_amounts = len(SMOOTHING)
-        gradients = np.empty((len(sites), n_amounts))
-        curvatures = np.empty((len(sites), n_amounts, n_amounts))
+        n_features = len(SMOOTHING)
+        gradients = np.empty((len(sites), n_features))
+        curvatures = np.empty((len(sites), n_features, n_features))
         rows = self._rows.astype(np.int32)
         contiguous = np.ascontiguousarray(probabilities)
         scan = self._ratios.scan
 
         def sum_piece(piece: slice) -> None:
             scan.sums(
-                sites=columns[piece],
+                sites=site_columns[piece],
                 rows=rows,
                 probabilities=contiguous,
                 gradients=gradients[piece],
@@ -79,35 +84,50 @@ class ScoreTests:
             )
 
         in_threads(sum_piece, thread_pieces(len(sites), _PIECE_SITES))
-        places = np.argsort(order)
-        return gradients[places], curvatures[places]
+        # The argsort of a permutation is its inverse: it leads back to the order of `sites`.
+        arranged_places = np.argsort(arranged.original_places)
+        return gradients[arranged_places], curvatures[arranged_places]
 
 
-def _arrange_by_shared_columns(sites: Sequence[Site]) -> tuple[Ints, list[Site]]:
-    """Return sites in another order, and where each was.
+class ArrangedSites(NamedTuple):
+    """Sites in an order, and with columns in an order, that is fast to test."""
 
-    Those that share all columns but the last follow one another, because the examples are sorted
-    once for these. Which column comes last depends on all sites, so sums do not depend on how the
-    sites are divided among threads.
+    original_places: Ints
+    """Where each site was before."""
+
+    sites: list[Site]
+
+
+def _arrange_by_shared_columns(sites: Sequence[Site]) -> ArrangedSites:
+    """Return sites in an order in which many follow one with the same columns but the last.
+
+    The examples are sorted by the other columns once for all of these. Which column of a site comes
+    last depends on all sites, and not on how they are divided among threads: sums of floats depend
+    on it, and must be the same for any number of threads.
     """
-    if all(len(site) <= 2 for site in sites):
-        order = sorted(range(len(sites)), key=sites.__getitem__)
-        return np.array(order, np.int64), [sites[k] for k in order]
-
-    # How many sites share each tuple of all columns but one.
-    shared: Counter[Site] = Counter()
-    for site in sites:
-        if len(site) > 2:
-            shared.update(combinations(site, len(site) - 1))
-
-    def put_last(site: Site) -> Site:
-        """Return a site with the column last that the most others differ in."""
-        if len(site) <= 2:
-            return site
-        k = max(range(len(site)), key=lambda k: (shared[site[:k] + site[k + 1 :]], k))
-        others = site[:k] + site[k + 1 :]
-        return (*others, site[k])
-
-    arranged = [put_last(site) for site in sites]
+    arranged = list(sites)
+    # Sites of one or two columns stay as they are.
+    if any(len(site) > 2 for site in sites):
+        # How many sites have each tuple of all columns but one.
+        shared: Counter[Site] = Counter()
+        for site in sites:
+            if len(site) > 2:
+                shared.update(combinations(site, len(site) - 1))
+        arranged = [_put_most_varied_last(site, shared) for site in sites]
     order = sorted(range(len(sites)), key=arranged.__getitem__)
-    return np.array(order, np.int64), [arranged[k] for k in order]
+    return ArrangedSites(np.array(order, np.int64), [arranged[k] for k in order])
+
+
+def _put_most_varied_last(site: Site, shared: Counter[Site]) -> Site:
+    """Return a site with that column last without which the most sites have all its others.
+
+    Among equals it is the last one.
+    """
+    if len(site) <= 2:
+        return site
+
+    def without(k: int) -> Site:
+        return site[:k] + site[k + 1 :]
+
+    last = max(range(len(site)), key=lambda k: (shared[without(k)], k))
+    return (*without(last), site[last])
