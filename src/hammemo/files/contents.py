@@ -194,6 +194,7 @@ class StoreContents(NamedTuple):
 
 
 def _describe_store(store: ModelStore | None) -> StoreContents:
+    """Return what a file has of the store of a model, if the model has one."""
     if store is None:
         return StoreContents({}, {})
     return StoreContents(store.describe(), store.state())
@@ -217,7 +218,7 @@ def _describe_classifier(model: MemoryClassifier, segmented: SignedSum | None = 
         "declared": narrow(memory.labels.find(memory.declared)),
         **_prefix_names(
             vote=state.vote.state(),
-            cells=_cell_arrays(state.layout.cells),
+            cells=_list_cell_arrays(state.layout.cells),
             kept=store.arrays,
             **codes,
         ),
@@ -272,7 +273,7 @@ def _collect_memory_arrays(memory: Any, segmented: SignedSum | None) -> dict[str
     return head_state(memory, empty_arrays(segmented.empties, memory.labels))
 
 
-def _cell_arrays(cells: Cells | None) -> Mapping[str, Array]:
+def _list_cell_arrays(cells: Cells | None) -> Mapping[str, Array]:
     """Return the arrays of cells; none for a model without numbers."""
     if cells is None:
         return {}
@@ -469,7 +470,7 @@ def _describe_predictor(model: Predictor) -> Contents:
         ),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    part_arrays = _prefix_names(vote=model.vote.state(), cells=_cell_arrays(model.cells))
+    part_arrays = _prefix_names(vote=model.vote.state(), cells=_list_cell_arrays(model.cells))
     return {**frame.arrays(), **form_arrays, **part_arrays}, about
 
 
@@ -539,8 +540,9 @@ def _restore_classifier(
     """Make the classifier in a file, checked.
 
     The order of the steps matters. Each takes its arrays out of `arrays`, so that the memory, which
-    refuses arrays that it does not know, gets those that are left. Parameters may be codes, and
-    which row a store keeps depends on the cells.
+    refuses arrays that it does not know, gets those that are left. Codes come first, because
+    parameters may name them. The cells come before the sites and the store: they say how many
+    columns a row has.
     """
     about = archive.about
     arrays = dict(archive.arrays)
