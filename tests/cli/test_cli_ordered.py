@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from hammemo import MemoryClassifier, MemoryRegressor, load, save
 from hammemo.cli.app import app
-from hammemo.evaluation.peers import LightGBM
+from hammemo.evaluation.peers import LightGBMNumbers
 from hammemo.tokens.column_kinds import ColumnKind
 from hammemo.tokens.orders import find_places
 
@@ -289,7 +289,7 @@ def test_a_peer_gets_the_places_of_categories(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setitem(sys.modules, "lightgbm", SimpleNamespace(LGBMRegressor=Learner))
     rows = np.array([["L", "red", 1.5], ["S", "blue", 2.0], ["M", "red", 0.5]], object)
-    peer = LightGBM("numbers", numeric=[2], ordered={0: ["S", "M", "L"]})
+    peer = LightGBMNumbers(numeric=[2], ordered={0: ["S", "M", "L"]})
     peer.fit(rows, np.arange(3.0))
     assert calls == [([[2, 0, 1.5], [0, 1, 2], [1, 0, 0.5]], [1])]
 

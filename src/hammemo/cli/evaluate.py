@@ -82,11 +82,11 @@ class MeasuringOptions:
 
     def peers(self, model: Learner) -> dict[str, Any]:
         """Return the learner that is to be measured, too, by its name."""
-        from hammemo.evaluation.peers import NAMES, LightGBM
+        from hammemo.evaluation.peers import LIGHTGBM, NAMES
 
         if self.peer is None:
             return {}
-        peer = LightGBM(model.predicts, numeric=model.numeric, ordered=model.ordered)
+        peer = LIGHTGBM[model.predicts](numeric=model.numeric, ordered=model.ordered)
         return {NAMES[self.peer]: peer}
 
 

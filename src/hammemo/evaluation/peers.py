@@ -26,64 +26,41 @@ NAMES: Final = {"lightgbm": "LightGBM"}
 """The name of each peer in tables and figures."""
 
 
-class LightGBM(BaseEstimator):
+class LightGBMPeer(BaseEstimator):
     """LightGBM with one thread, so that the same rows give the same model.
 
     Parameters
     ----------
-    predicts : {"labels", "numbers"}
-        What it predicts, as `predicts` of the model beside it says.
     numeric : sequence of int, "auto" or "none"
         Which columns are numbers or dates; with "auto" those that hold numbers only.
     ordered : mapping of int to sequence, optional
         Columns of ordered categories, with these from low to high: their places are numbers.
     """
 
+    learner_name: str
+    """The class of LightGBM."""
+
     def __init__(
         self,
-        predicts: str = "labels",
         numeric: Sequence[int] | str = "auto",
         ordered: Mapping[int, Sequence[Any]] | None = None,
     ) -> None:
-        self.predicts = predicts
         self.numeric = numeric
         self.ordered = ordered
 
-    def fit(self, X: Array, y: Array) -> LightGBM:
+    def fit(self, X: Array, y: Array) -> LightGBMPeer:
         """Learn rows."""
-        lightgbm = library()
-        if self.predicts == "numbers":
-            learner = lightgbm.LGBMRegressor
-        else:
-            learner = lightgbm.LGBMClassifier
         self.codes_ = [self._codes(place, column.tolist()) for place, column in enumerate(X.T)]
-        if self.predicts == "labels":
-            self.classes_, y = np.unique(y, return_inverse=True)
         ordered = self.ordered or {}
         names = [
             place
             for place, codes in enumerate(self.codes_)
             if codes is not None and place not in ordered
         ]
+        learner = getattr(library(), self.learner_name)
         self.learner_ = learner(n_jobs=1, verbose=-1, deterministic=True, force_col_wise=True)
         self.learner_.fit(self._as_numbers(X), y, categorical_feature=names)
         return self
-
-    def predict(self, X: Array) -> Array:
-        """Return the label, or the number, for each row."""
-        if self.predicts == "numbers":
-            return np.asarray(self.learner_.predict(self._as_numbers(X)), np.float64)
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
-
-    def predict_proba(self, X: Array) -> Floats:
-        """Return the probability of each label for each row."""
-        probabilities = np.asarray(self.learner_.predict_proba(self._as_numbers(X)), np.float64)
-        return probabilities[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
-
-    def top_k(self, X: Array, k: int) -> Array:
-        """Return the k most probable labels for each row."""
-        order = np.argsort(-self.predict_proba(X), axis=1, kind="stable")
-        return np.asarray(self.classes_[order[:, :k]])
 
     def _codes(self, place: int, values: list[Any]) -> dict[Any, int] | None:
         """Return the code of each name of a column; None for a column of numbers."""
@@ -104,6 +81,48 @@ class LightGBM(BaseEstimator):
                 numbers = [codes.get(value, np.nan) for value in column.tolist()]
                 columns.append(np.array(numbers, np.float64))
         return np.column_stack(columns)
+
+
+class LightGBMLabels(LightGBMPeer):
+    """LightGBM for labels."""
+
+    learner_name = "LGBMClassifier"
+
+    def fit(self, X: Array, y: Array) -> LightGBMPeer:
+        """Learn rows."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        return super().fit(X, codes)
+
+    def predict(self, X: Array) -> Array:
+        """Return the label for each row."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def predict_proba(self, X: Array) -> Floats:
+        """Return the probability of each label for each row."""
+        probabilities = np.asarray(self.learner_.predict_proba(self._as_numbers(X)), np.float64)
+        return probabilities[:, : len(self.classes_)]  # of one label, LightGBM returns two columns
+
+    def top_k(self, X: Array, k: int) -> Array:
+        """Return the k most probable labels for each row."""
+        order = np.argsort(-self.predict_proba(X), axis=1, kind="stable")
+        return np.asarray(self.classes_[order[:, :k]])
+
+
+class LightGBMNumbers(LightGBMPeer):
+    """LightGBM for numbers."""
+
+    learner_name = "LGBMRegressor"
+
+    def predict(self, X: Array) -> Floats:
+        """Return the number for each row."""
+        return np.asarray(self.learner_.predict(self._as_numbers(X)), np.float64)
+
+
+LIGHTGBM: Final[Mapping[str, type[LightGBMPeer]]] = {
+    "labels": LightGBMLabels,
+    "numbers": LightGBMNumbers,
+}
+"""LightGBM by what it predicts, as `predicts` of the model beside it says."""
 
 
 def _read_ordered(column: Array) -> Floats:
