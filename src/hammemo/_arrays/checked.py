@@ -32,7 +32,7 @@ class StoredArrays:
     trusted : bool
         Whether checks that read whole arrays are skipped.
     prefix : str
-        What the names that are asked for lack: those in `arrays` begin with it.
+        The start of the names in `arrays`, which callers leave out.
     untaken : set of str, optional
         The full names of arrays that were not taken yet, by default all. A part shares it with the
         whole, so that `finish` of the whole knows what was taken from its parts.
