@@ -195,6 +195,9 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit log.csv --h 2 --case case --event event --short cut --out m", 1, ["--short 'cut'", "drop or pad"]),
     ("fit log.csv --h 2 --case case --event event --resume x --out m", 2, ["--resume"]),
     ("fit text.txt --h 2 --tokens words --engine spark --out m", 1, ["--engine 'spark'", "threads"]),
+    # evaluate: sequences
+    ("evaluate text.txt --h 90 --tokens words", 1, ["no document has more than h=90 tokens"]),
+    ("evaluate empty.csv --format text --h 9 --tokens words --short pad", 1, ["no document has a token"]),
     # predict and top-k
     ("predict nowhere.model fruit.csv", 1, ["nowhere.model does not exist", "hammemo fit"]),
     ("predict fruit.csv fruit.csv", 1, ["is not a model of hammemo", "hammemo fit"]),

@@ -6,12 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from hammemo import load
 from hammemo.cli.app import app
-from hammemo.cli.predict import _read_listed_labels
+from hammemo.cli.predict import ListColumn, _read_listed_labels, answer_writer
+from hammemo.sources.schemas import Queries
 from hammemo.votes import Mixture
 
 if TYPE_CHECKING:
@@ -36,6 +38,51 @@ def clicks(tmp_path: Path) -> Path:
     path = tmp_path / "clicks.tsv"
     path.write_text("\n".join(["SessionId\tItemId\tTime", *lines]) + "\n")
     return path
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    """Fit a model of three labels, of which contexts hold one, two or all."""
+    pytest.importorskip("pyarrow")
+    rows = tmp_path / "letters.csv"
+    rows.write_text("p,q,y\na,b,c\nb,c,a\nc,a,b\na,a,b\n")
+    run("fit", str(rows), "--label", "y", "--memory", "exact", "--vote", "sum", "--out", str(tmp_path / "m"))
+    return tmp_path / "m"
+
+
+def read_answers(path: Path) -> pd.DataFrame:
+    """Read a table that `--out` has written."""
+    if path.suffix == ".csv":
+        return pd.read_csv(path)
+    return pd.read_parquet(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("questions", [["a,b", "a,a"], ["a,a", "a,b"], ["a,b", "b,a"]])
+def test_a_table_has_the_same_columns_for_rows_with_few_labels_left(
+    letters: Path, ending: str, questions: list[str]
+) -> None:
+    asked, out = letters.with_name("asked.csv"), letters.with_name(f"best.{ending}")
+    asked.write_text("\n".join(["p,q", *questions]) + "\n")
+    run("top-k", str(letters), str(asked), "--unseen", "--scores", "--out", str(out))
+    table = read_answers(out)
+    # there are three labels, fewer than k=5
+    assert list(table.columns[2:]) == [f"{name}_{place}" for name in ("top", "score") for place in (1, 2, 3)]
+    for question, (_, row) in zip(questions, table.iterrows(), strict=True):
+        assert sorted(row[["top_1", "top_2", "top_3"]].dropna()) == sorted(set("abc") - set(question))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_batches_with_few_labels_left_have_the_header_of_all(tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("pyarrow")
+    out = tmp_path / f"best.{ending}"
+    labels = [ListColumn([["x"]], width=2, example="x"), ListColumn([["y", "z"]], width=2, example="x")]
+    with answer_writer(out, as_json=False) as write:
+        for number, column in enumerate(labels):
+            write(Queries(np.zeros((1, 1)), ("number",), (np.array([number]),)), {"top": column})
+    table = read_answers(out)
+    assert table["top_1"].tolist() == ["x", "y"]
+    assert table["top_2"].fillna("none").tolist() == ["none", "z"]
 
 
 FIT = ("--h", "5", "--short", "pad", "--case", "SessionId", "--event", "ItemId", "--time", "Time")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, get_annotations, signature
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hammemo.cli.console import one_line_errors, print_error
+from hammemo.cli.options import OPTION
 from hammemo.cli.usage import describe_usage_error
 
 if TYPE_CHECKING:
@@ -29,17 +31,23 @@ _ClickException: Any = _UsageError.__base__
 class _PlainHelp:
     """A command or a group whose help shows no Python types.
 
-    Newer versions of typer show ``<list[str]>``.
+    Newer versions of typer would show ``<list[str]>``.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return all parameters: flags and arguments as they are written, numbers as N."""
+        """Return all parameters, with what the help shows for their values.
+
+        Of an argument it shows the name alone, of a flag nothing, and of any other option the name
+        of its value. Options that name none take a number, which is N.
+        """
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if param.param_type_name == "argument":
+                # The help takes a type from this method and from nowhere else.
                 param.display_type_rich = lambda **_: None
             elif param.metavar is None:
-                param.metavar = "" if getattr(param, "is_flag", False) else "N"
+                is_flag = getattr(param, "is_flag", False)
+                param.metavar = "" if is_flag else "N"
         return params
 
 
@@ -49,23 +57,27 @@ class _Command(_PlainHelp, TyperCommand):
 
 class _Group(_PlainHelp, TyperGroup):
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run a command; wrong usage is one line on standard error, not a box of five."""
-        is_standalone = settings.get("standalone_mode", True)
+        """Run a command; wrong usage is one line on standard error, not a box of five.
+
+        On its own, click prints the box and ends the process. So it always runs as if it were
+        called from Python, where it raises; and what it would do on its own is done here.
+        """
+        ends_process = settings.get("standalone_mode", True)
         settings["standalone_mode"] = False
         try:
             result = super().main(*args, **settings)
         except _ClickException as error:
-            if not is_standalone:
+            if not ends_process:
                 raise
             message = describe_usage_error(error)
             if message:
                 print_error(message)
             sys.exit(error.exit_code)
-        if not is_standalone:
+        if not ends_process:
             return result
-        if isinstance(result, int):
-            sys.exit(result)
-        sys.exit(0)
+        # click returns the code of `typer.Exit`; the other results are those of commands
+        exit_code = result if isinstance(result, int) else 0
+        sys.exit(exit_code)
 
 
 class Commands(typer.Typer):
@@ -95,42 +107,61 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     hints = get_type_hints(function, include_extras=True)
     bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters: list[Parameter] = []
-    for parameter in signature(function).parameters.values():
-        if parameter.name in bundles:
-            parameters += _list_options(bundles[parameter.name])
-        else:
-            parameters.append(
-                parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
-            )
 
     @wraps(function)
     def call(**values: Any) -> Any:
         for name, bundle in bundles.items():
-            bundled = {field.name: values.pop(field.name) for field in fields(bundle)}
-            values[name] = bundle(**bundled)
+            fields_of_bundle = {field.name: values.pop(field.name) for field in fields(bundle)}
+            values[name] = bundle(**fields_of_bundle)
         with one_line_errors():
             return function(**values)
 
+    # typer reads the parameters of `call` from these two attributes.
+    parameters: list[Parameter] = []
+    for parameter in signature(function).parameters.values():
+        hint = hints[parameter.name]
+        if parameter.name in bundles:
+            parameters += _list_options(hint)
+        else:
+            parameters.append(parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
 def _list_options(bundle: Any) -> Iterator[Parameter]:
-    """Yield the fields of a dataclass as parameters, those of a class with a `panel` in it."""
+    """Yield a parameter for each field of a dataclass, annotated with its option."""
     hints = get_type_hints(bundle, include_extras=True)
+    panels = _find_panels(bundle)
     for field in fields(bundle):
-        if "shown" in field.metadata:
-            hints[field.name] = Annotated[hints[field.name], field.metadata["shown"]]
-    for kind in bundle.__mro__:
-        if "panel" in vars(kind):
-            for name in get_annotations(kind).keys() - {"panel"}:
-                hints[name].__metadata__[0].rich_help_panel = kind.panel
-    for field in fields(bundle):
-        default = field.default
-        if default is MISSING:
-            default = Parameter.empty
-        yield Parameter(
-            field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]
-        )
+        annotation = hints[field.name]
+        if OPTION in field.metadata:
+            annotation = Annotated[annotation, field.metadata[OPTION]]
+        if field.name in panels:
+            annotation = _with_panel(annotation, panels[field.name])
+        default = Parameter.empty if field.default is MISSING else field.default
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _find_panels(bundle: type) -> dict[str, str]:
+    """Return the panel of the help in which the option of each field is shown.
+
+    The `panel` of a class is that of the fields that this class itself declares: neither of those
+    of its bases nor of its subclasses.
+    """
+    panels: dict[str, str] = {}
+    for declaring_class in bundle.__mro__:
+        panel = vars(declaring_class).get("panel")
+        if panel is not None:
+            panels.update(dict.fromkeys(get_annotations(declaring_class), panel))
+    return panels
+
+
+def _with_panel(annotation: Any, panel: str) -> Any:
+    """Return the annotation of an option with the panel in which the help shows it.
+
+    The option is copied: other commands may use the same annotation in other panels.
+    """
+    option = copy(annotation.__metadata__[0])
+    option.rich_help_panel = panel
+    return Annotated[annotation.__origin__, option]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.table import Column, Table
@@ -27,6 +27,7 @@ from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (read at run 
 from hammemo.cli.options import AsJson, argument, setting
 
 if TYPE_CHECKING:
+    from hammemo.cli.model_columns import InputColumns
     from hammemo.estimators.learners import Learner
     from hammemo.evaluation.measures import Evaluation, NumberEvaluation
     from hammemo.evaluation.splits import DocumentMaterial, Material, Split, TableMaterial
@@ -63,22 +64,9 @@ class MeasuringOptions:
                 "--folds and --holdout both choose the held-out data: give one of them."
             )
         if self.plot is not None:
-            if self.plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-                raise UsageError(
-                    f"--plot {self.plot}: the name of a figure ends in .png, .svg or .pdf."
-                )
-            check_writable(self.plot, "--plot")
-        if self.peer is None:
-            return
-        from hammemo.evaluation.peers import NAMES, library
-
-        if self.peer not in NAMES:
-            raise UsageError(f"--peer {self.peer} is not known: use {', '.join(NAMES)}.")
-        if hasattr(schema, "h"):
-            raise UsageError(
-                f"--peer {self.peer} learns rows of a table: leave it out for documents and cases."
-            )
-        library()
+            _check_figure(self.plot)
+        if self.peer is not None:
+            _check_peer(self.peer, schema)
 
     def peers(self, model: Learner) -> dict[str, Any]:
         """Return the learner that is to be measured, too, by its name."""
@@ -88,6 +76,27 @@ class MeasuringOptions:
             return {}
         peer = LIGHTGBM[model.predicts](numeric=model.numeric, ordered=model.ordered)
         return {NAMES[self.peer]: peer}
+
+
+def _check_figure(plot: Path) -> None:
+    """Refuse a file that no figure can be written to."""
+    if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise UsageError(f"--plot {plot}: the name of a figure ends in .png, .svg or .pdf.")
+    check_writable(plot, "--plot")
+
+
+def _check_peer(peer: str, schema: Schema) -> None:
+    """Refuse a learner that is not known, cannot learn this input, or is not installed."""
+    from hammemo.evaluation.peers import NAMES, library
+    from hammemo.sources.schemas import TableSchema
+
+    if peer not in NAMES:
+        raise UsageError(f"--peer {peer} is not known: use {', '.join(NAMES)}.")
+    if not isinstance(schema, TableSchema):
+        raise UsageError(
+            f"--peer {peer} learns rows of a table: leave it out for documents and cases."
+        )
+    library()  # raises if it is not installed
 
 
 def evaluate_files(
@@ -120,9 +129,13 @@ def evaluate_files(
     model, _ = parameters.build_learners(schema)
     say_where_from(files)
     material: Material
-    columns = None
+    column_names = None
     if isinstance(schema, TableSchema):
-        material, columns = _read_rows(model, schema, files, reading.file_format)
+        set_table_parameters(model, schema)
+        rows = _read_rows(schema, files, reading.file_format)
+        material = rows.material
+        column_names = rows.column_names
+        model.set_params(**rows.columns.parameters)
     else:
         material = _read_documents(schema, files, reading.file_format, classes)
     split = _split(material, measuring.folds, measuring.holdout, parameters.seed)
@@ -131,7 +144,7 @@ def evaluate_files(
     measures: dict[str, Any] = {"labels": evaluate, "numbers": evaluate_numbers}
     measure = measures[model.predicts]
     peers = measuring.peers(model)
-    with progress_bar("Evaluating") as on_progress, name_columns_in_warnings(columns):
+    with progress_bar("Evaluating") as on_progress, name_columns_in_warnings(column_names):
         evaluation = measure(model, material, split, on_progress=on_progress, peers=peers)
     if measuring.plot is not None:
         evaluation.plot().savefig(measuring.plot, dpi=150)
@@ -143,34 +156,35 @@ def evaluate_files(
         typer.echo(f"Drawn in {measuring.plot}")
 
 
-def _read_rows(
-    model: Learner, schema: TableSchema, files: list[str], file_format: str | None
-) -> tuple[TableMaterial, tuple[str, ...] | None]:
-    """Return all rows of tables and the names of their columns.
+class _EvaluatedRows(NamedTuple):
+    """All rows of tables, the names of their columns, and what these hold."""
 
-    The parameters of the model that say what columns hold are set as the rows show it.
-    """
+    material: TableMaterial
+    column_names: tuple[str, ...] | None
+    columns: InputColumns
+
+
+def _read_rows(schema: TableSchema, files: list[str], file_format: str | None) -> _EvaluatedRows:
+    """Return all rows of tables; refuse files without a row."""
     from hammemo.cli.model_columns import InputColumns
     from hammemo.evaluation.splits import TableMaterial
     from hammemo.tokens.contexts import join_tokens
 
-    set_table_parameters(model, schema)
     contexts: list[Any] = []
     labels: list[Any] = []
     moments: list[Any] = []
     n_rows = 0
-    columns = None
+    last_batch = None
     with progress_bar("Reading") as on_progress:
         for batch in schema.examples(files, file_format):
             contexts.append(batch.X)
             labels.append(batch.y)
-            columns = batch.columns
-            model.set_params(**InputColumns.of_batch(batch).parameters)
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
             n_rows += len(batch.y)
+            last_batch = batch
             on_progress(n_rows, None)
-    if not n_rows:
+    if last_batch is None or not n_rows:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
     material = TableMaterial(
         join_tokens(contexts),
@@ -178,32 +192,39 @@ def _read_rows(
         None if schema.time is None else moments,
         is_target=schema.is_target,
     )
-    return material, columns
+    # What columns hold is settled before the first batch, so any batch says it.
+    return _EvaluatedRows(material, last_batch.columns, InputColumns.of_batch(last_batch))
 
 
 def _read_documents(
-    schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any
+    schema: SequenceSchema,
+    files: list[str],
+    file_format: str | None,
+    classes: list[Any] | int | None,
 ) -> DocumentMaterial:
-    """Return all documents of files that are long enough to learn or to predict a token."""
+    """Return all documents of files that are long enough to learn or to predict a token.
+
+    `classes` are the tokens that are predicted; or how many of the most frequent ones.
+    """
     from hammemo.evaluation.splits import DocumentMaterial
     from hammemo.tokens.contexts import windows
     from hammemo.tokens.labels import most_frequent_labels
 
-    too_short = schema.h
-    if schema.short == "pad":
-        too_short = 0
+    is_padded = schema.short == "pad"
+    longest_useless = 0 if is_padded else schema.h
     documents: list[Any] = []
     moments: list[Any] = []
     with progress_bar("Reading") as on_progress:
         for timed in schema.documents_with_times(files, file_format):
-            if len(timed.tokens) > too_short:
+            if len(timed.tokens) > longest_useless:
                 documents.append(timed.tokens)
                 moments.append(timed.time)
             on_progress(len(documents), None)
     if not documents:
-        raise ValueError(
-            f"There is nothing to evaluate: no document has more than h={schema.h} tokens."
-        )
+        reason = f"no document has more than h={schema.h} tokens"
+        if is_padded:
+            reason = "no document has a token"
+        raise ValueError(f"There is nothing to evaluate: {reason}.")
     if isinstance(classes, int):
         short: Any = schema.short
         _, next_tokens = windows(documents, schema.h, short=short)

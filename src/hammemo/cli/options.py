@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.cli.models import OpenModel
+
+
+OPTION: Final = "option"
+"""Under this key, the metadata of a dataclass field has the option that typer shows for it."""
 
 
 def option(metavar: str, text: str, default: str | bool = True, *names: str, **more: Any) -> Any:
@@ -36,12 +40,12 @@ def setting(
     metavar: str, text: str, shown: str | bool = True, *names: str, default: Any = None, **more: Any
 ) -> Any:
     """Return an `option` as a field of a dataclass; `shown` is how the help shows its default."""
-    return field(default=default, metadata={"shown": option(metavar, text, shown, *names, **more)})
+    return field(default=default, metadata={OPTION: option(metavar, text, shown, *names, **more)})
 
 
 def switch(name: str, text: str) -> Any:
     """Return a `flag` as a field of a dataclass."""
-    return field(default=False, metadata={"shown": flag(name, text)})
+    return field(default=False, metadata={OPTION: flag(name, text)})
 
 
 Model: TypeAlias = Annotated[Path, argument("MODEL", "A model file.")]

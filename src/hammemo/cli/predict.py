@@ -14,8 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import numpy as np
 import typer
@@ -50,6 +49,44 @@ Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
 
 
+class ListColumn(list[list[Any]]):
+    """A column of answers that are lists, such as the best labels of each query.
+
+    Lists may be shorter than others: where few labels are allowed, a query has few answers.
+
+    Parameters
+    ----------
+    lists : list of list
+        One for each query.
+    width : int
+        How many columns a table has for them. It is the same in all batches, whose own longest
+        lists may be shorter.
+    example : object
+        A value such as the lists hold: a column without any value gets its type.
+    """
+
+    def __init__(self, lists: list[list[Any]], width: int, example: Any) -> None:
+        super().__init__(lists)
+        self.width = width
+        self.example = example
+
+    def spread(self, name: str) -> Answers:
+        """Return the columns ``name_1``, ``name_2``, …: None where a list has ended.
+
+        Examples
+        --------
+        >>> from hammemo.cli.predict import ListColumn
+        >>> ListColumn([["a"], ["b", "c"]], width=2, example="a").spread("top")
+        {'top_1': ['a', 'b'], 'top_2': [None, 'c']}
+        """
+        columns: Answers = {}
+        for place in range(self.width):
+            columns[f"{name}_{place + 1}"] = [
+                values[place] if place < len(values) else None for values in self
+            ]
+        return columns
+
+
 @contextmanager
 def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Write]:
     """Yield a function that writes queries and their answers.
@@ -57,7 +94,7 @@ def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Write]:
     A file is there only when all of them are written.
     """
     if out is None:
-        lines = _json_of_printed if as_json else _lines
+        lines = _json_of_printed if as_json else _text_lines
         yield lambda queries, answers: sys.stdout.writelines(lines(queries, answers))
         return
     check_writable(out)
@@ -89,19 +126,18 @@ def with_answers(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
     return columns
 
 
-def _spread(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
-    """Return the columns of the input and of the answers.
+def _make_table(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
+    """Return the columns of the input and of the answers, without lists.
 
     Of several labels, each has a column: the first, the second and so on.
     """
-    spread: Answers = {}
+    plain: Answers = {}
     for name, values in answers.items():
-        if values and isinstance(values[0], list):
-            for place in range(len(values[0])):
-                spread[f"{name}_{place + 1}"] = [value[place] for value in values]
+        if isinstance(values, ListColumn):
+            plain.update(values.spread(name))
         else:
-            spread[name] = values
-    return with_answers(queries, spread)
+            plain[name] = values
+    return with_answers(queries, plain)
 
 
 def _json_lines(columns: Answers) -> Iterator[str]:
@@ -127,13 +163,15 @@ def _json_of_file(queries: Queries, answers: Answers) -> Iterator[str]:
     return _json_lines(with_answers(queries, answers))
 
 
-def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
-    """Yield answers as lines.
+def _text_lines(queries: Queries, answers: Answers) -> Iterator[str]:
+    """Yield answers as lines of text.
 
-    Those of an event log come in an order that the input does not show, so each has its case.
+    Answers to rows and to documents come in the order of the input. Those to the cases of an event
+    log do not, so each has the name of its case before it.
     """
     columns = answers
-    if queries.identity not in (None, "document"):
+    is_log = queries.identity is not None and queries.identity != "document"
+    if is_log:
         columns = with_answers(queries, answers)
     for row in zip(*columns.values(), strict=True):
         yield "\t".join(map(_format_value, row)) + "\n"
@@ -157,51 +195,87 @@ def _format_value(value: Any) -> str:
 
 
 @contextmanager
-def _file_of_lines(
-    lines: Callable[[Queries, Answers], Iterable[str]], path: Path
-) -> Iterator[Write]:
+def _open_lines(lines: Callable[[Queries, Answers], Iterable[str]], path: Path) -> Iterator[Write]:
+    """Yield what writes these lines of queries and answers to a file."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield lambda queries, answers: file.writelines(lines(queries, answers))
 
 
+class _UnixLines:
+    """A file for a CSV writer, whose lines end with a line feed alone.
+
+    The writer itself ends them with a carriage return, too, because only then it quotes a value
+    that has a bare carriage return.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, line: str) -> None:
+        self._file.write(line.removesuffix("\r\n") + "\n")
+
+
 @contextmanager
-def _file_of_delimited_rows(delimiter: str, path: Path) -> Iterator[Write]:
+def _open_delimited_table(delimiter: str, path: Path) -> Iterator[Write]:
+    """Yield what writes queries and answers as rows of CSV or TSV, after one header."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        # The writer ends lines with \r\n, because only then it quotes a value with a bare \r. The
-        # lines of the file end with \n.
-        unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
-        writer = csv.writer(unix, delimiter=delimiter)
+        writer = csv.writer(_UnixLines(file), delimiter=delimiter)
+        has_header = False
 
         def write(queries: Queries, answers: Answers) -> None:
-            columns = _spread(queries, answers)
-            if not file.tell():
+            nonlocal has_header
+            columns = _make_table(queries, answers)
+            if not has_header:
                 writer.writerow(columns)
+                has_header = True
             writer.writerows(zip(*columns.values(), strict=True))
 
         yield write
 
 
 @contextmanager
-def _parquet_file(path: Path) -> Iterator[Write]:
+def _open_parquet(path: Path) -> Iterator[Write]:
+    """Yield what writes queries and answers to a Parquet file, with the types of the first batch.
+
+    The file is opened with the first batch, because its schema is known only then.
+    """
     arrow = require_arrow("Parquet", "parquet")
-    writers: list[Any] = []
+    writer: Any = None
     with ExitStack() as stack:
 
         def write(queries: Queries, answers: Answers) -> None:
-            table = arrow.table(_spread(queries, answers))
-            if not writers:
-                writers.append(stack.enter_context(arrow.parquet.ParquetWriter(path, table.schema)))
-            writers[0].write_table(table.cast(writers[0].schema))
+            nonlocal writer
+            table = arrow.table(_make_table(queries, answers))
+            if writer is None:
+                schema = _give_types_to_empty_columns(arrow, table.schema, answers)
+                writer = stack.enter_context(arrow.parquet.ParquetWriter(path, schema))
+            writer.write_table(table.cast(writer.schema))
 
         yield write
 
 
+def _give_types_to_empty_columns(arrow: Any, schema: Any, answers: Answers) -> Any:
+    """Return a schema in which columns of lists have a type also where no list is long enough.
+
+    A later batch may have a value there.
+    """
+    for name, values in answers.items():
+        if not isinstance(values, ListColumn):
+            continue
+        example_type = arrow.array([values.example]).type
+        for column in values.spread(name):
+            place = schema.get_field_index(column)
+            if place >= 0 and arrow.types.is_null(schema.field(place).type):
+                schema = schema.set(place, arrow.field(column, example_type))
+    return schema
+
+
 _WRITERS: dict[str, Callable[[Path], Any]] = {
-    "csv": partial(_file_of_delimited_rows, ","),
-    "tsv": partial(_file_of_delimited_rows, "\t"),
-    "jsonl": partial(_file_of_lines, _json_of_file),
-    "parquet": _parquet_file,
-    "text": partial(_file_of_lines, _lines),
+    "csv": partial(_open_delimited_table, ","),
+    "tsv": partial(_open_delimited_table, "\t"),
+    "jsonl": partial(_open_lines, _json_of_file),
+    "parquet": _open_parquet,
+    "text": partial(_open_lines, _text_lines),
 }
 
 
@@ -250,11 +324,13 @@ class AnswerOptions:
     )
 
     def check(self, model: Any) -> None:
-        """Refuse what the model has no answers for."""
-        if hasattr(model, "predict_interval"):
-            of_labels = {"proba": self.proba or None, "certify": self.certify or None}
+        """Refuse options for labels if the model predicts numbers, and the other way round."""
+        predicts_numbers = hasattr(model, "predict_interval")
+        if predicts_numbers:
+            # A switch that is not set is False, and `refuse` passes over None only.
             refuse(
-                of_labels, "is for a model of labels, and this one predicts numbers: leave it out"
+                {"proba": self.proba or None, "certify": self.certify or None},
+                "is for a model of labels, and this one predicts numbers: leave it out",
             )
         else:
             refuse(
@@ -302,28 +378,37 @@ def probabilities(model: Any, queries: Queries) -> Floats:
 def answer_files(
     questions: Questions, reading: InputOptions, answer: Callable[[Any, Queries], Answers]
 ) -> None:
-    """Answer all that is in files, batch by batch, and write the answers."""
+    """Answer all rows or documents of files, batch by batch, and write the answers.
+
+    `answer` is called with the model and the queries of a batch.
+    """
     from hammemo.cli.models import open_model, say_what_is_left
     from hammemo.sources.reading_notes import name_columns_in_warnings
 
     opened = open_model(questions.model, read_key(questions.key_file))
     say_what_is_left(opened, questions.model)
     schema = reading.apply_to(opened.schema)
+    column_names = getattr(schema, "columns", None)  # sequences have none
     files = questions.files or [STANDARD_INPUT]
     out = questions.out
     say_where_from(files)
-    answered = 0
-    with answer_writer(out, as_json=questions.as_json) as write, progress_bar("Answering") as tell:
-        for queries in schema.queries(files, opened.h, reading.file_format, whole=out is not None):
-            with name_columns_in_warnings(getattr(schema, "columns", None)):
+    batches = schema.queries(files, opened.h, reading.file_format, whole=out is not None)
+    n_answers = 0
+    with (
+        answer_writer(out, as_json=questions.as_json) as write,
+        progress_bar("Answering") as on_progress,
+    ):
+        for queries in batches:
+            with name_columns_in_warnings(column_names):
                 answers = answer(opened.model, queries)
             write(queries, answers)
-            answered += len(queries.X)
-            tell(answered, None)
-        if not answered:
+            n_answers += len(queries.X)
+            on_progress(n_answers, None)
+        if not n_answers:
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
-        typer.echo(f"{format_count(answered, 'answer')}. Written to {out}", err=questions.as_json)
+        # where standard output is JSON, this goes to standard error
+        typer.echo(f"{format_count(n_answers, 'answer')}. Written to {out}", err=questions.as_json)
 
 
 @dataclass(frozen=True)
@@ -346,34 +431,62 @@ def top_k_rows(questions: Questions, options: TopKOptions, reading: InputOptions
     """Print the k most likely labels of each row or document, best first, separated by tabs."""
 
     def answer(model: Any, queries: Queries) -> Answers:
-        if not hasattr(model, "top_k"):
-            raise ValueError(
-                "The model predicts numbers, not labels: use hammemo predict --interval."
-            )
-        excluded = _read_listed_labels(options.exclude, model.classes_)
-        allowed = _read_listed_labels(options.allow, model.classes_)
-        if options.unseen:
-            if excluded is not None:  # `exclude` is taken by the labels of the context
-                every = model.classes_ if allowed is None else allowed
-                allowed = np.setdiff1d(every, excluded)
-            excluded = queries.documents or "seen"
-        best, best_scores = model.top_k(
-            queries.X, options.k, exclude=excluded, allow=allowed, return_scores=True
-        )
-        best = [[label for label in row if label is not None] for row in best.tolist()]
-        answers: Answers = {"top": best}
-        if options.scores:
-            pairs = zip(best_scores.tolist(), best, strict=True)
-            answers["score"] = [scores[: len(labels)] for scores, labels in pairs]
-        if options.proba:
-            shares = probabilities(model, queries)
-            answers["probability"] = [
-                row[np.searchsorted(model.classes_, labels)].tolist()
-                for row, labels in zip(shares, best, strict=True)
-            ]
-        return answers
+        return _rank_labels(model, queries, options)
 
     answer_files(questions, reading, answer)
+
+
+def _rank_labels(model: Any, queries: Queries, options: TopKOptions) -> Answers:
+    """Return the best labels of each query, and what is asked for beside them.
+
+    A query that has fewer labels left than k gets a shorter list.
+    """
+    if not hasattr(model, "top_k"):
+        raise ValueError("The model predicts numbers, not labels: use hammemo predict --interval.")
+    masks = _choose_masks(model, queries, options)
+    padded_labels, padded_scores = model.top_k(
+        queries.X, options.k, exclude=masks.exclude, allow=masks.allow, return_scores=True
+    )
+    labels_of_rows = [
+        [label for label in row if label is not None] for row in padded_labels.tolist()
+    ]
+    width = min(options.k, len(model.classes_))
+    example_label = model.classes_[:1].tolist()[0]
+    answers: Answers = {"top": ListColumn(labels_of_rows, width, example_label)}
+    if options.scores:
+        scores = [
+            row[: len(labels)]
+            for row, labels in zip(padded_scores.tolist(), labels_of_rows, strict=True)
+        ]
+        answers["score"] = ListColumn(scores, width, example=0.0)
+    if options.proba:
+        shares = [
+            row[np.searchsorted(model.classes_, labels)].tolist()
+            for row, labels in zip(probabilities(model, queries), labels_of_rows, strict=True)
+        ]
+        answers["probability"] = ListColumn(shares, width, example=0.0)
+    return answers
+
+
+class _Masks(NamedTuple):
+    """Which labels `top_k` leaves out and which it allows, as its parameters have it."""
+
+    exclude: Any
+    allow: Any
+
+
+def _choose_masks(model: Any, queries: Queries, options: TopKOptions) -> _Masks:
+    """Return the labels that the options leave out and allow."""
+    listed = _read_listed_labels(options.exclude, model.classes_)
+    allowed = _read_listed_labels(options.allow, model.classes_)
+    if not options.unseen:
+        return _Masks(exclude=listed, allow=allowed)
+    if listed is not None:
+        # `exclude` is taken by the labels of each query, so the listed ones are not allowed.
+        candidates = model.classes_ if allowed is None else allowed
+        allowed = np.setdiff1d(candidates, listed)
+    # Of a document, all tokens count as seen, also those before its context.
+    return _Masks(exclude=queries.documents or "seen", allow=allowed)
 
 
 def _read_listed_labels(path: Path | None, classes: Array) -> Any:
