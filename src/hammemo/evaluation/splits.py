@@ -4,6 +4,9 @@ Rows of a table are split one by one, each fold with about the same share of eve
 every tenth of the targets. Documents (texts, sessions, the cases of an event log) are never cut:
 all examples of one are learned, or all are held out. A split by time holds out the latest units and
 learns all before them; a document's time is that of its first event.
+
+By hand, because scikit-learn's splitters refuse labels with fewer rows than folds, and do not make
+folds of documents even by their lengths.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 The canonical form has sorted names, no blanks and ASCII only. What is signed is read in this
 form alone, so that a text with one other byte is another text.
+
+By hand, because no reader of JSON (msgspec's strict mode, for example) refuses another order of
+names or other blanks, and because who verifies a receipt needs no package but this one.
 """
 
 from __future__ import annotations
