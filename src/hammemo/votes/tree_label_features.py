@@ -154,7 +154,8 @@ def _write_tree_features(
     forest: Forest, rows: TreeRows, smoothing: tuple[float, ...], out: NDArray[np.float32]
 ) -> None:
     """Write the features of trees into the first places of `out`."""
-    if int(rows.tree_counts.sum(axis=1).max(initial=0)) > _MAX_TABLE_COUNT:
+    highest_total = _find_highest_total(rows.tree_counts)
+    if highest_total > _MAX_TABLE_COUNT:
 
         def compute_ratios(counts: Ints, labels: Array) -> Floats:
             return log_ratios(counts, labels, rows.label_counts, smoothing)
@@ -170,9 +171,11 @@ def _write_tree_features(
             out=out,
         )
         return
-    tables = _LogTables.from_counts(rows.tree_counts, rows.label_counts, smoothing)
+    tables = _LogTables.from_counts(
+        rows.tree_counts, rows.label_counts, smoothing, highest_total=highest_total
+    )
     cell_rows = forest.cell_rows
-    is_out = rows.is_out.astype(np.uint8)
+    is_out = rows.is_out.astype(np.uint8, order="C")
     labels = rows.labels.astype(np.int32)
     kinds = forest.kinds.astype(np.int32)
     pieces = thread_pieces(len(labels), _MIN_THREAD_ROWS, each=1)
@@ -201,6 +204,13 @@ def _write_tree_features(
     in_threads(write_piece, pieces)
 
 
+def _find_highest_total(counts: Ints) -> int:
+    """Return the most examples that a cell holds: counts are (cells, L)."""
+    # With few labels, adding columns is several times as fast as adding up each row.
+    totals = np.einsum("cl->c", counts)
+    return int(totals.max(initial=0))
+
+
 class _LogTables(NamedTuple):
     """Logarithms by count, for compiled code."""
 
@@ -215,12 +225,16 @@ class _LogTables(NamedTuple):
 
     @classmethod
     def from_counts(
-        cls, counts: Ints, label_counts: Ints, smoothing: tuple[float, ...]
+        cls,
+        counts: Ints,
+        label_counts: Ints,
+        smoothing: tuple[float, ...],
+        *,
+        highest_total: int,
     ) -> _LogTables:
         """Return tables up to the highest counts of cells: (cells, L)."""
         amounts = np.array(smoothing)
-        highest = counts.max(axis=0, initial=0)
-        highest_total = int(counts.sum(axis=1).max(initial=0))
+        highest = np.array([column.max(initial=0) for column in counts.T])
 
         def tabulate(shares: Floats) -> Floats:
             label_tables = [

@@ -105,7 +105,7 @@ def count_tree_rows(
     plain = cells.codes.plain(rows.codes)
     return TreeRows(
         leaves=leaves[chosen],
-        is_out=is_out[chosen],
+        is_out=np.ascontiguousarray(is_out[chosen]),
         name_codes=_stack_codes(names, len(ranks))[chosen],
         labels=rows.labels,
         multiplicity=rows.multiplicity,
@@ -140,7 +140,7 @@ def read_tree_rows(
     plain = cells.codes.plain(rows.codes)
     return TreeRows(
         leaves=cells.forest.leaves(rows.codes),
-        is_out=is_out[chosen],
+        is_out=np.ascontiguousarray(is_out[chosen]),
         name_codes=_stack_codes(names, len(contexts)),
         labels=rows.labels,
         multiplicity=rows.multiplicity,

@@ -177,4 +177,5 @@ def mark_out_of_bag(
     is_beyond = words > np.uint64(last_word)
     trees = range(first, first + forest.n_trees)
     bags = [count_copies_in_bag(words, counts, tree) for tree in trees]
-    return np.stack([is_beyond | (copies < counts) for copies in bags], axis=1)
+    # Tree by tree in memory: rows of some trees are then found in a few long passes.
+    return np.stack([is_beyond | (copies < counts) for copies in bags]).T

@@ -73,7 +73,7 @@ def compute_number_features(
     def compute_piece(piece: slice) -> None:
         _native.number_features(
             leaves=leaves[piece],
-            is_out=is_out[piece].view(np.uint8),
+            is_out=np.ascontiguousarray(is_out[piece]).view(np.uint8),
             cells=forest.cell_rows,
             counts=cells.counts,
             sums=cells.sums,
