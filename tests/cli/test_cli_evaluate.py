@@ -65,6 +65,15 @@ def test_the_table_of_figures_and_the_drawing(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+def test_figures_of_learners_without_probabilities_stand_under_their_titles(tmp_path: Path) -> None:
+    file, _, _ = table(tmp_path)
+    shown = said("evaluate", str(file), "--label", "label", "--folds", "2", "--vote", "sum")
+    rows = [[cell.strip() for cell in line.split("│")] for line in shown.splitlines() if "│" in line]
+    by_name = {cells[1]: cells for cells in rows}
+    assert len({len(cells) for cells in rows}) == 1
+    assert "none" in by_name["this model"]
+
+
 def boosting_of_scikit_learn(learner: Any) -> Any:
     """Return a learner of scikit-learn that takes what LightGBM takes."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -22,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from file_catalogue import KERNELS, NUMBER_QUERIES, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
 from golden_answers import RECORDED, hash_arithmetic
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, models, write_folder
-from hammemo import FileError, MeMoClassifier, MemoryClassifier, Predictor, load, save
+from hammemo import FileError, MeMoClassifier, MemoryClassifier, MemoryRegressor, Predictor, load, save
 from hammemo.features.cells import TreeCells
 from hammemo.files import archive
 from hammemo.files import contents as files_module
@@ -220,8 +221,11 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
     search: Any = GridSearchCV(MemoryClassifier(), {"vote": ["sum"]}, cv=2).fit([["a"], ["b"]] * 4, ["x", "y"] * 4)
     with pytest.raises(TypeError, match="Save its best_estimator_"):
         save(search, path)
-    with pytest.raises(ValueError, match="not fitted"):
-        save(MemoryClassifier("positional", memory="hashed", vote="sum"), path)
+    for unfitted in (MemoryClassifier("positional", memory="hashed", vote="sum"), MemoryRegressor()):
+        with pytest.raises(NotFittedError):
+            save(unfitted, path)
+        with pytest.raises(NotFittedError):
+            save(unfitted, path, segments=2)
     refused = {
         "kernel=3 cannot be saved": MemoryClassifier("positional", memory=Exact(), vote="sum")
         .fit(X, Y)

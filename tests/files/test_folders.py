@@ -25,6 +25,7 @@ from hammemo import NO_TOKEN, FileError, LayoutError, MemoryClassifier, NotStore
 from hammemo.files import inspect, read_notes
 from hammemo.files.archive import Archive
 from hammemo.files.folders import HEAD
+from hammemo.files.locks import locked
 from hammemo.kernels import Bag, Suffixes
 from hammemo.memories import Exact, Hashed, Tiered
 from hammemo.memories.exact.segments import segment
@@ -175,6 +176,19 @@ def test_single_edits_are_those_of_the_plain_model(
     save(model, folder)
     compact(folder)
     assert_same(load(folder), plain)
+
+
+def test_compaction_keeps_notes_that_come_while_it_waits(tmp_path: Path) -> None:
+    X, y = rows(50, 1)
+    save(MemoryClassifier("positional", vote="sum").fit(X, y), tmp_path / "a", segments=2, notes={"by": "me"})
+    is_waiting = threading.Event()
+    with locked(tmp_path / "a" / HEAD):
+        waiting = threading.Thread(target=lambda: compact(tmp_path / "a", tell=lambda _: is_waiting.set()))
+        waiting.start()
+        is_waiting.wait()
+        save(load(tmp_path / "a"), tmp_path / "a", notes={"by": "you"})
+    waiting.join()
+    assert read_notes(tmp_path / "a") == {"by": "you"}
 
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=str)

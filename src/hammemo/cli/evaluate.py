@@ -262,10 +262,14 @@ def _print(evaluation: Evaluation | NumberEvaluation) -> None:
         f"{evaluation.n_learnt:,.0f} examples learnt in {evaluation.fit_seconds:.1f} s per fit."
     )
     figures = {name: _format_measures(measures) for name, measures in evaluation.measures.items()}
-    titles = next(iter(figures.values()))
+    # A figure that no learner has is left out; one that some have is a dash for the others.
+    all_titles = next(iter(figures.values()))
+    titles = [
+        title for title in all_titles if any(cells[title] is not None for cells in figures.values())
+    ]
     table = Table("", *(Column(title, justify="right") for title in titles))
     for name, cells in figures.items():
-        table.add_row(name, *cells.values())
+        table.add_row(name, *(cells[title] or _format(None, "") for title in titles))
     console().print(table)
     n_not_learnt = getattr(evaluation, "n_not_learnt", 0)
     if n_not_learnt:
@@ -275,8 +279,8 @@ def _print(evaluation: Evaluation | NumberEvaluation) -> None:
         )
 
 
-def _format_measures(measures: Any) -> dict[str, str]:
-    """Return the figures of one learner by their titles."""
+def _format_measures(measures: Any) -> dict[str, str | None]:
+    """Return the figures of one learner by their titles; None for optional ones that it lacks."""
     if not hasattr(measures, "accuracy"):
         return {
             "RMSE": _format(measures.rmse, ".4g"),
@@ -288,7 +292,7 @@ def _format_measures(measures: Any) -> dict[str, str]:
     accuracy = _format(measures.accuracy, ".4f")
     if measures.accuracy_sd is not None:
         accuracy = f"{accuracy} ± {measures.accuracy_sd:.4f}"
-    optional = {
+    optional: dict[str, float | None] = {
         "top-5": measures.top_5,
         "ROC AUC": measures.roc_auc,
         "top-20": measures.top_20,
@@ -296,7 +300,10 @@ def _format_measures(measures: Any) -> dict[str, str]:
     }
     return {
         "accuracy": accuracy,
-        **{title: _format(value, ".4f") for title, value in optional.items() if value is not None},
+        **{
+            title: None if value is None else _format(value, ".4f")
+            for title, value in optional.items()
+        },
         "log-loss": _format(measures.log_loss, ".4f"),
         "calibration error": _format(measures.calibration_error, ".4f"),
     }

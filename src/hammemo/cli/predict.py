@@ -437,7 +437,7 @@ def top_k_rows(questions: Questions, options: TopKOptions, reading: InputOptions
 
 
 def _rank_labels(model: Any, queries: Queries, options: TopKOptions) -> Answers:
-    """Return the best labels of each query, and what is asked for beside them.
+    """Return the best labels of each query, and what the options add to them.
 
     A query that has fewer labels left than k gets a shorter list.
     """

@@ -395,8 +395,8 @@ def _list_orders(columns: Columns) -> list[list[Any]] | None:
 
 def _describe_regressor(model: MemoryRegressor) -> Contents:
     """Return the contents of a regressor's file."""
-    state = model.state
     check_is_fitted(model)
+    state = model.state
     if not is_built_in("regressor", type(model)):
         raise FileError(
             f"A {type(model).__name__} cannot be saved: only MemoryRegressor itself has a format."

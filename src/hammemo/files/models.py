@@ -195,6 +195,7 @@ def _is_for_folder(model: Any, path: str | os.PathLike[str], segments: int | Non
         is_for_folder = is_in_segments or os.path.exists(os.path.join(path, folders.HEAD))
     if not is_for_folder:
         return False
+    check_is_fitted(model)
     if not isinstance(memory, InSegments):
         name = type(model).__name__
         if memory is not None:
@@ -215,7 +216,6 @@ def _save_folder(
     model: MemoryClassifier, folder: str, notes: Notes, segments: int | None, *, force: bool
 ) -> None:
     """Write the segments of a model that its folder does not have yet, then its head."""
-    check_is_fitted(model)
     refuse_object_storage(folder)
     os.makedirs(folder, exist_ok=True)
     head = os.path.join(folder, folders.HEAD)
@@ -433,9 +433,10 @@ def compact(
         raise FileError(
             f"{os.fspath(folder)} is not a folder: only a model in segments is compacted."
         )
-    notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
+    read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
     with locked(head, wait, tell):
         model = load(folder, key=key, trust=trust)
+        notes = read_notes(folder)  # again: they may have changed before the lock was free
         table = folders.cut(model.memory_.segmented, os.fspath(folder), segments, on_progress)
         _write_head(model, table, os.fspath(folder), notes)
         _delete_old_files(os.fspath(folder), table)

@@ -545,7 +545,7 @@ class FollowedSource:
             texts = copy.rows()
             while rows := list(islice(texts, size)):
                 yield rows
-        # So an empty table has a batch, too: whoever learns it gets its columns.
+        # So an empty table has a batch, too: a model that learns it gets its columns.
         yield []
 
     def flush(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError
-from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
+from hammemo.kernels import Bag, PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories import Exact
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
@@ -103,6 +103,8 @@ def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
     tuples = Exact().open(TUPLES)
     with pytest.raises(ValueError, match="sites of one position"):
         tuples.compile("dense")
+    with pytest.raises(ValueError, match="form='csr' is not known"):
+        Exact().open(Bag(3).resolve(3)).compile("csr")
     large = Exact().open(POSITIONS)
     large.add(examples([([0, 1, 2], "yes", 2**31)]))
     with pytest.raises(ValueError, match="exceeds 32 bits"):

@@ -79,8 +79,8 @@ class Start(msgspec.Struct, frozen=True):
         """Return as JSON what a reader needs to check the chain of the lines that follow.
 
         `version` and `receipt` are left out. Only `is_cut` needs them, which also needs the head of
-        the log, so it is asked where the database is. And no reader could check them, because the
-        lines that they are about have left.
+        the log, so the server calls it where the database is. No reader could check them, because
+        the lines that they are about have left.
         """
         return {"number": self.number, "link": self.link.hex()}
 

@@ -53,7 +53,7 @@ class LinearScores:
         Those of each fit. Fit 0 is to all rows, and fit 1 + k to the rows that are not in fold k.
     constants : ndarray of int64, shape (1 + FOLDS, outputs)
     exponent : int
-        Whole-number scores are parts of 2^-exponent.
+        Whole-number scores are multiples of 2^-exponent.
     """
 
     scaling: Scaling

@@ -315,11 +315,13 @@ class Exact(InSegments):
         """
         if form in (None, "sparse"):
             return self.now().make_reader()
+        if form != "dense":
+            raise ValueError(
+                f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'."
+            )
         if self.sites.free:
             raise ValueError("A dense table has no sites without a position: compile to 'sparse'.")
-        if form == "dense":
-            return DenseCounts.from_table(self.table(), self.frame(), vocabulary)
-        raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
+        return DenseCounts.from_table(self.table(), self.frame(), vocabulary)
 
     def clear(self) -> None:
         """Hold nothing."""
