@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import NamedTuple
 
@@ -243,3 +244,38 @@ def test_one_row_and_labels_without_rows() -> None:
     fitted = fits.fit(start=np.array([0.5, 0.5]), ridge=1.0, per_label=True)
     assert fitted.offsets.argmax() == 1
     assert np.isfinite(fitted.differences).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 12), st.sampled_from([1.0, 30.0, 250.0]))
+def test_many_rows_and_copies_and_large_features_are_rounded_alike(
+    seed: int, n_labels: int, n_features: int, size: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    n_rows = 3000
+    labels = rng.integers(0, n_labels, n_rows)
+    common = rng.normal(size=(1, n_rows, n_features))  # what all labels have in common
+    features = np.clip(size * (common + 0.1 * rng.normal(size=(n_labels, n_rows, n_features))), -256, 256)
+    features[:, : n_rows // 2, 0] = 0.0
+    multiplicity = np.ones(n_rows, np.int64)
+    multiplicity[-3:] = 2**15  # behind the rows of the first curvature
+    fits = OptimalFits(features.astype(np.float32), labels, multiplicity, rng.dirichlet(np.ones(n_labels)))
+    assert fits.can_fit(5.0)
+    start = np.full(n_features, 1 / n_features)
+    for per_label in (False, True):
+        cold = fits.fit(start=start, ridge=5.0, per_label=per_label)
+        warm = FittedWeights.from_shared(np.asarray(rng.normal(size=n_features)), n_labels)
+        again = fits.fit(start=start, ridge=5.0, per_label=per_label, warm=warm)
+        for before, after in zip(vars(cold).values(), vars(again).values(), strict=True):
+            assert before.tobytes() == after.tobytes()
+
+
+def test_rows_beyond_the_reach_of_doubles_are_left_to_steps() -> None:
+    case = draw_case(2)
+    assert case.fits.can_fit(5.0)
+    assert not case.fits.can_fit(0.001)
+    for wrong in (np.nan, np.inf, -np.inf, 1e4):
+        features = case.fits.features.copy()
+        features[0, 0, 0] = wrong
+        assert not replace(case.fits, features=features).can_fit(5.0)
+    assert not replace(case.fits, multiplicity=case.fits.multiplicity * 2**20).can_fit(5.0)

@@ -18,8 +18,8 @@ multiple is the nearest. This is proved, in two stages:
    even multiple.
 
 Newton's steps take the slope from compiled code, whose sums have one order on every processor
-(``src/native/selection/dense_weights.cpp``), and the curvature from products of matrices in single
-precision, which need not be exact: they change the way to the minimum, not the minimum.
+(``src/native/selection/dense_weights.cpp``), and the curvature from products of matrices, which
+need not be exact: they change the way to the minimum, not the minimum.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from hammemo._arrays.double_double import DoubleDouble
 from hammemo._arrays.logarithms import log
 from hammemo._arrays.types import Array
 from hammemo._versions import Cached, cached_property
+from hammemo.votes.base import softmax
 from hammemo.votes.fitting import FittedWeights, VectorLayout
 
 if TYPE_CHECKING:
@@ -53,8 +54,20 @@ TRIAL_GRID: Final = 2.0**-10
 """Weights of trials are multiples of this: losses of trials differ by more, and it is decided at
 once nearly always."""
 
-MAX_WEIGHTS: Final = 640
+NOT_FOUND: Final = (ArithmeticError, np.linalg.LinAlgError)
+"""Raised where doubles do not reach the minimum. No rows within `OptimalFits.can_fit` are known to
+raise it; a fit takes the steps of :class:`hammemo.votes.fitting.CompiledFits` then, and goes on."""
+
+_MAX_WEIGHTS: Final = 640
 """Labels times features up to which there are Newton's steps, which take the cube of it."""
+
+_MAX_COPIES: Final = 2**18
+"""Copies of rows up to which the ridge keeps curvatures well conditioned: one copy's share of it is
+2 ridge / copies. A trial with up to 200,000 copies and the features of trees found no failure; with
+millions, doubles did not reach the minimum of every second problem."""
+
+_LARGEST_FEATURE: Final = 256.0
+"""Features are log-ratios, and what an additive base says in nats: tens at most."""
 
 _LEAST_RIDGE: Final = 0.01
 """With less, rows that weights tell apart without error have their minimum too far away."""
@@ -114,10 +127,17 @@ class OptimalFits(Cached):
     prior: Floats
     grid: float = GRID
 
-    @staticmethod
-    def can_fit(n_labels: int, n_features: int, ridge: float) -> bool:
-        """Return whether so many weights are few enough, and the ridge is strong enough."""
-        return n_labels * (n_features + 1) <= MAX_WEIGHTS and ridge >= _LEAST_RIDGE
+    def can_fit(self, ridge: float) -> bool:
+        """Return whether there is a minimum within reach of doubles, for a ridge or a stronger one.
+
+        It depends on the rows alone. Weights are few enough for Newton's steps, features are those
+        of trees and not arbitrarily large, and the ridge is not lost beside many copies of rows.
+        """
+        n_weights = len(self.prior) * (self.n_features + 1)
+        is_small = n_weights <= _MAX_WEIGHTS and int(self.multiplicity.sum()) <= _MAX_COPIES
+        if not is_small or ridge < _LEAST_RIDGE:
+            return False
+        return bool((np.abs(self.features) <= _LARGEST_FEATURE).all())  # False for NaN
 
     @property
     def n_features(self) -> int:
@@ -230,17 +250,16 @@ class _Problem:
     def compute_curvature(self, point: Floats, n_rows: int) -> Floats:
         """Return the curvature of the loss without the ridge at a point, by the first rows."""
         shared, differences, offsets = self.layout.split(point)
-        weights = (shared + differences).astype(np.float32)
-        constants = (self.base + offsets).astype(np.float32)
         scale = 1.0 / self.shares[:n_rows].sum()
         curvature = np.zeros((self._curvature_size, self._curvature_size))
         for first in range(0, n_rows, _BLOCK_ROWS):
             rows = slice(first, min(first + _BLOCK_ROWS, n_rows))
+            features = self.fits.features[:, rows].astype(np.float64)
             block = _CurvatureBlock(
-                features=self.fits.features[:, rows],
-                shares=(self.shares[rows] * scale).astype(np.float32),
-                probabilities=estimate_probabilities(
-                    self.fits.features[:, rows], weights, constants
+                features=features,
+                shares=self.shares[rows] * scale,
+                probabilities=compute_probabilities(
+                    features, shared + differences, self.base + offsets
                 ),
             )
             if not self.layout.per_label:
@@ -265,16 +284,14 @@ class _Problem:
         ridged = curvature.copy()
         diagonal = np.diag_indices(len(ridged))
         ridged[diagonal] += self.least_curvature
-        # Single precision leaves errors of this size, which must not make it indefinite.
-        ridged[diagonal] *= 1 + 1e-5
+        # Rounding errors of this size must not make it indefinite.
+        ridged[diagonal] *= 1 + 1e-12
         factor: Factor = cho_factor(ridged, lower=True, check_finite=False)
         return factor
 
 
-def estimate_probabilities(
-    features: NDArray[np.float32], weights: NDArray[np.float32], constants: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Return the probabilities of labels in single precision.
+def compute_probabilities(features: Array, weights: Floats, constants: Floats) -> Floats:
+    """Return the probabilities of labels.
 
     Shapes
     ------
@@ -284,38 +301,35 @@ def estimate_probabilities(
         label_features @ label_weights
         for label_features, label_weights in zip(features, weights, strict=True)
     ]
-    scores = np.stack(columns, axis=1) + constants
-    scores -= scores.max(axis=1, keepdims=True)
-    odds = np.exp(scores)
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return softmax(np.stack(columns, axis=1) + constants)
 
 
 class _CurvatureBlock(NamedTuple):
-    """Some rows, and what their curvature is computed from, in single precision.
+    """Some rows, and what their curvature is computed from.
 
     Shapes
     ------
     features : (L, m, F); shares : (m,); probabilities : (m, L)
     """
 
-    features: NDArray[np.float32]
-    shares: NDArray[np.float32]
-    probabilities: NDArray[np.float32]
+    features: Floats
+    shares: Floats
+    probabilities: Floats
 
     @property
-    def _two_label_roots(self) -> NDArray[np.float32]:
+    def _two_label_roots(self) -> Floats:
         """The root of the curvature of each row along the difference of its two scores."""
         spreads = self.probabilities[:, 0] * self.probabilities[:, 1]
         return np.asarray(np.sqrt(self.shares * spreads))
 
-    def curve_shared(self) -> NDArray[np.float32]:
+    def curve_shared(self) -> Floats:
         """Return the curvature for weights that all labels share: (F, F)."""
         if len(self.features) == 2:  # only what the features say more for one label counts
             contrasts = (self.features[1] - self.features[0]) * self._two_label_roots[:, None]
             return np.asarray(contrasts.T @ contrasts)
         n_features = self.features.shape[2]
-        curvature = np.zeros((n_features, n_features), np.float32)
-        mean = np.zeros(self.features.shape[1:], np.float32)
+        curvature = np.zeros((n_features, n_features))
+        mean = np.zeros(self.features.shape[1:])
         for features, column in zip(self.features, self.probabilities.T, strict=True):
             rooted = features * np.sqrt(self.shares * column)[:, None]
             curvature += rooted.T @ rooted
@@ -323,7 +337,7 @@ class _CurvatureBlock(NamedTuple):
         mean *= np.sqrt(self.shares)[:, None]
         return np.asarray(curvature - mean.T @ mean)
 
-    def curve_two_labels(self) -> NDArray[np.float32]:
+    def curve_two_labels(self) -> Floats:
         """Return the curvature for the weights and the offset of each of two labels."""
         roots = self._two_label_roots[:, None]
         rooted = np.hstack(
@@ -331,13 +345,13 @@ class _CurvatureBlock(NamedTuple):
         )
         return np.asarray(rooted.T @ rooted)
 
-    def curve_each_label(self) -> NDArray[np.float32]:
+    def curve_each_label(self) -> Floats:
         """Return the curvature for the weights and the offset of each label."""
         n_labels, n_rows, n_features = self.features.shape
         width = n_features + 1
-        extended = np.ones((n_rows, width), np.float32)
-        blocks = np.zeros((n_labels, width, n_labels, width), np.float32)
-        weighted = np.empty((n_rows, n_labels, width), np.float32)
+        extended = np.ones((n_rows, width))
+        blocks = np.zeros((n_labels, width, n_labels, width))
+        weighted = np.empty((n_rows, n_labels, width))
         roots = np.sqrt(self.shares)
         for c in range(n_labels):
             extended[:, :-1] = self.features[c]
@@ -399,6 +413,7 @@ def minimize(
     """
     position = problem.measure(start)
     n_rows = len(problem.shares)
+    is_of_all_rows = curvature is not None or n_rows <= _FIRST_CURVATURE_ROWS
     if curvature is None:
         # Far from the minimum, few rows show the way as well.
         curvature = problem.compute_curvature(start, min(n_rows, _FIRST_CURVATURE_ROWS))
@@ -418,10 +433,13 @@ def minimize(
         if _norm(position.slope) < _norm(best.slope):
             best = NearMinimum(position.point, position.slope, curvature)
         elif size < _NEAR:
-            break  # rounding errors are all that is left
-        if size > _SLOW * last_size:
+            if is_of_all_rows:
+                break  # rounding errors are all that is left
+            position = problem.measure(best.point)  # the curvature of few rows led astray
+        if size > _SLOW * last_size or not is_of_all_rows:
             curvature = problem.compute_curvature(position.point, n_rows)
             factor = problem.factor(curvature)
+            is_of_all_rows = True
         last_size = size
     return best
 
@@ -481,13 +499,14 @@ def _round(point: DoubleDouble, grid: float) -> _Rounded:
 def _round_precisely(problem: _Problem, near: NearMinimum, grid: float) -> Floats:
     """Return the rounded minimum, computed with twice the digits until it is decided."""
     point = DoubleDouble.from_doubles(near.point)
-    factor = problem.factor(near.curvature)
+    # That of all rows: few rows may not show the way where some have many copies.
+    factor = problem.factor(problem.compute_curvature(near.point, len(problem.shares)))
     for _ in range(_PRECISE_STEPS):
         slope = compute_precise_slope(problem, point)
         size = _norm(slope.high) + _bound_precise_errors(problem, point.high)
         distance = size / problem.least_curvature
         rounded = _round(point, grid)
-        is_open = rounded.margins <= distance
+        is_open = ~(rounded.margins > distance)  # of a distance that is no number, too
         if not is_open.any():
             return rounded.numbers
         if distance < _TIE:
@@ -510,39 +529,38 @@ def _bound_slope_errors(problem: _Problem, point: Floats) -> Floats:
     With u = 2^-53: a score is a sum of F + 3 rounded products, so its error is at most (F + 3) u
     times the sum of their sizes, t. A probability has a relative error of at most 4 (F + 3) u t +
     (L + 16) u: two scores, exponentials that are good to a unit in the last place, a sum of L, and
-    two divisions. The slope is a sum over rows in blocks: 16 additions in a block, then one for
-    each block and each of eight parts.
+    two divisions. The slope of a weight is a sum over rows in blocks: 16 additions in a block, then
+    one for each block, and for each of eight parts. That of an offset is a sum in eight parts.
     """
     shared, differences, offsets = problem.layout.split(point)
-    weights = np.abs(shared + differences).astype(np.float32)
     features = problem.fits.features
     n_labels, n_rows, n_features = features.shape
-    probabilities = estimate_probabilities(
-        features,
-        (shared + differences).astype(np.float32),
-        (problem.base + offsets).astype(np.float32),
-    )
+    probabilities = compute_probabilities(features, shared + differences, problem.base + offsets)
+    sizes_of_weights = np.abs(shared + differences)
     sizes_of_features = np.abs(features)
     sizes = np.zeros(n_rows)
     for c in range(n_labels):
         constant = abs(problem.base[c]) + abs(offsets[c])
-        sizes = np.maximum(sizes, sizes_of_features[c] @ weights[c] + constant)
-    n_additions = 16 + n_rows / 128 + 1 + 8 + n_labels
+        sizes = np.maximum(sizes, sizes_of_features[c] @ sizes_of_weights[c] + constant)
     relative = (4 * (n_features + 3) * sizes + n_labels + 16) * _ROUNDOFF
+    n_weight_additions = 16 + n_rows / 128 + 1 + 8 + n_labels
+    n_offset_additions = n_rows / 8 + 1 + 8
     errors_by_weight = np.empty((n_labels, n_features))
     errors_by_offset = np.empty(n_labels)
     for c in range(n_labels):
         column = probabilities[:, c]
         excess = np.abs(column - (problem.fits.labels == c))
-        row_errors = problem.shares * (column * relative + excess * n_additions * _ROUNDOFF)
-        errors_by_weight[c] = row_errors.astype(np.float32) @ sizes_of_features[c]
+        score_errors = problem.shares * column * relative
+        row_errors = score_errors + problem.shares * excess * n_weight_additions * _ROUNDOFF
+        errors_by_weight[c] = row_errors @ sizes_of_features[c]
+        row_errors = score_errors + problem.shares * excess * n_offset_additions * _ROUNDOFF
         errors_by_offset[c] = row_errors.sum()
     errors = [errors_by_weight.sum(axis=0)]
     if problem.layout.per_label:
         errors += [errors_by_weight.ravel(), errors_by_offset]
     deviation = np.abs(point - problem.layout.pack(problem.start, None))
     ridge_errors = 4 * _ROUNDOFF * 2 * problem.strength * deviation
-    # Single precision and rounding of the bounds themselves: one part in a hundred is plenty.
+    # The bounds are sums of doubles, too: one part in a hundred more is plenty.
     return 1.01 * (np.concatenate(errors) + ridge_errors)
 
 

@@ -23,6 +23,7 @@ The stages are plain functions:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,7 +46,7 @@ from hammemo.votes.choose_weights import (
 )
 from hammemo.votes.fitting import SHARED_STEPS, CompiledFits, FittedWeights
 from hammemo.votes.log_linear import LogLinear, label_shares
-from hammemo.votes.optimal_fits import TRIAL_GRID, OptimalFits
+from hammemo.votes.optimal_fits import NOT_FOUND, TRIAL_GRID, OptimalFits
 from hammemo.votes.tree_label_features import SMOOTHING, compute_tree_features, count_features
 from hammemo.votes.tree_label_rows import TreeRows, count_tree_rows, read_tree_rows
 
@@ -219,17 +220,18 @@ def _fit_options(
 ) -> list[FittedWeights]:
     """Return the weights of each option: shared ones first, then those of each label from there."""
     even = np.full(features.shape[2], 1.0 / features.shape[2])
-    if OptimalFits.can_fit(len(prior), features.shape[2], _RIDGE):
-        optimal = OptimalFits(
-            features=features[:, inside],
-            labels=rows.labels[inside],
-            multiplicity=rows.multiplicity[inside],
-            prior=prior,
-            grid=TRIAL_GRID,
-        )
-        shared = optimal.fit(start=even, ridge=_RIDGE, per_label=False)
-        ridges = [option.ridge for option in _OPTIONS if option.per_label]
-        return [shared, *optimal.fit_ridges(start=shared.shared, ridges=ridges)]
+    optimal = OptimalFits(
+        features=features[:, inside],
+        labels=rows.labels[inside],
+        multiplicity=rows.multiplicity[inside],
+        prior=prior,
+        grid=TRIAL_GRID,
+    )
+    if optimal.can_fit(_RIDGE):
+        with suppress(*NOT_FOUND):
+            shared = optimal.fit(start=even, ridge=_RIDGE, per_label=False)
+            ridges = [option.ridge for option in _OPTIONS if option.per_label]
+            return [shared, *optimal.fit_ridges(start=shared.shared, ridges=ridges)]
 
     fits = CompiledFits.from_features(
         features,
@@ -323,16 +325,15 @@ def fit_feature_weights(
     prior = label_shares(rows.label_counts)
 
     def fit(*, is_bounded: bool) -> FittedWeights:
-        n_features = weighted_rows.features.shape[2]
-        ridge = float(vote.ridge)
-        if not is_bounded and OptimalFits.can_fit(len(prior), n_features, ridge):
-            optimal = OptimalFits(
-                features=weighted_rows.features,
-                labels=rows.labels,
-                multiplicity=rows.multiplicity,
-                prior=prior,
-            )
-            return vote.fit_stages(optimal)
+        optimal = OptimalFits(
+            features=weighted_rows.features,
+            labels=rows.labels,
+            multiplicity=rows.multiplicity,
+            prior=prior,
+        )
+        if not is_bounded and optimal.can_fit(float(vote.ridge)):
+            with suppress(*NOT_FOUND):
+                return vote.fit_stages(optimal)
         fits = CompiledFits.from_features(
             weighted_rows.features,
             labels=rows.labels,
