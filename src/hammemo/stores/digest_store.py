@@ -46,7 +46,7 @@ from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.stores.kept import Kept, LayeredCounts, ModelStore
 from hammemo.stores.kept_rows import row_of
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
-from hammemo.tokens.hashing import feature_words, join_digests, key_words, vocabulary_words
+from hammemo.tokens.hashing import add_feature_words, join_digests, key_words, vocabulary_words
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -96,8 +96,11 @@ class Digester:
         """Return the digest of one example, whose tokens are canonical."""
         words: list[int] = []
         for token in tokens:
-            words += _NO_TOKEN_WORDS if token == NO_TOKEN else feature_words(token)
-        words += feature_words(label)
+            if token == NO_TOKEN:
+                words += _NO_TOKEN_WORDS
+            else:
+                add_feature_words(words, token)
+        add_feature_words(words, label)
         return join_digests(self._start, [struct.pack(f"<{len(words)}Q", *words)])
 
 
