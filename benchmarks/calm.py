@@ -2,8 +2,9 @@
 
 Ours stands beside LightGBM, each with its defaults and one thread.
 
-    python benchmarks/calm.py [--data FOLDER] [--tables hr pima] [--rows 20000] [--edits 1 20 200]
-                              [--choices 3] [--learners ours LightGBM] [--json]
+    python benchmarks/calm.py [--data FOLDER] [--tables hr pima] [--rows 20000]
+                              [--made-up 5000 100000] [--edits 1 20 200] [--choices 3]
+                              [--learners ours LightGBM] [--json]
 
 FOLDER holds the folders ``mixed`` and ``tables`` of the other benchmarks of tables; without it,
 only the made-up table is measured. A quarter of a table is asked and never learnt. A model learns
@@ -44,11 +45,11 @@ from mixed import LEARNERS, read_table
 from tables import read_table as read_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-MADE_UP = {"made up, 20,000": 20_000, "made up, 2,000": 2000}
+MADE_UP_ROWS = (20_000, 2000)
 MIXED = ("flights-weather", "hr", "spambase", "pima")
 NAMES = ("adult-categories", "nursery", "kr-vs-kp")
 TITLES = "table | rows | learner | edit | labels, % | probability, % | kept, % | refit, s | fit, s"
@@ -219,10 +220,10 @@ def measure_edits(
         }
 
 
-def tables_of(data: Path | None) -> dict[str, Callable[[], Any]]:
+def tables_of(data: Path | None, made_up_rows: Sequence[int]) -> dict[str, Callable[[], Any]]:
     """Return what reads each table."""
     readers: dict[str, Callable[[], Any]] = {
-        name: partial(make_table, rows) for name, rows in MADE_UP.items()
+        f"made up, {rows:,}": partial(make_table, rows) for rows in made_up_rows
     }
     if data is not None:
         readers |= {name: partial(read_table, data / "mixed" / f"{name}.csv") for name in MIXED}
@@ -240,6 +241,14 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", help="the tables to measure; all by default")
     parser.add_argument("--rows", type=int, help="the most rows of a table")
     parser.add_argument(
+        "--made-up",
+        type=int,
+        nargs="+",
+        default=MADE_UP_ROWS,
+        metavar="ROWS",
+        help="rows that are learnt of each made-up table",
+    )
+    parser.add_argument(
         "--edits", type=int, nargs="+", default=[1, 20, 200], help="rows that come or go"
     )
     parser.add_argument("--choices", type=int, default=3, help="choices of the rows")
@@ -248,7 +257,7 @@ def main() -> None:
     rows: list[Row] = []
     if not arguments.json:
         print(heading(TITLES))
-    for name, read in tables_of(arguments.data).items():
+    for name, read in tables_of(arguments.data, arguments.made_up).items():
         if arguments.tables and not any(name.startswith(one) for one in arguments.tables):
             continue
         X, y = read()
