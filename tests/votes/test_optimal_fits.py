@@ -191,14 +191,14 @@ def test_minima_at_a_middle_of_the_grid_are_rounded_alike(distance: float) -> No
 def test_a_weight_exactly_in_the_middle_goes_to_the_even_multiple() -> None:
     # Both features are zero, so nothing but the ridge holds the weights: the minimum is the start.
     fits = OptimalFits(
-        features=np.zeros((2, 4, 2), np.float32),
+        features=np.zeros((2, 4, 4), np.float32),
         labels=np.array([0, 1, 0, 1]),
         multiplicity=np.ones(4, np.int64),
         prior=np.array([0.5, 0.5]),
     )
-    start = np.array([2.5, -3.5]) * GRID
+    start = np.array([2.5, -3.5, 3.5, -2.5]) * GRID
     fitted = fits.fit(start=start, ridge=1.0, per_label=False)
-    assert (fitted.shared / GRID).tolist() == [2.0, -4.0]
+    assert (fitted.shared / GRID).tolist() == [2.0, -4.0, 4.0, -2.0]
 
 
 def test_random_problems_are_rounded_alike_cold_and_warm() -> None:
