@@ -201,6 +201,20 @@ def test_a_weight_exactly_in_the_middle_goes_to_the_even_multiple() -> None:
     assert (fitted.shared / GRID).tolist() == [2.0, -4.0, 4.0, -2.0]
 
 
+def test_points_on_both_sides_of_a_middle_are_one_tie_until_they_are_far_enough() -> None:
+    middles = np.array([2.5, 3.5, -2.5, -3.5]) * GRID
+    even = np.array([2.0, 4.0, -2.0, -4.0]) * GRID
+    tie = optimal_fits._TIE * GRID
+    for side in (-1.0, 1.0):
+        for far, expected in ((0.25, even), (4.0, np.rint(middles / GRID + side / 4) * GRID)):
+            point = DoubleDouble(middles, np.full(4, side * far * tie))
+            rounded = optimal_fits._round_within(point, tie / 8, GRID)
+            assert rounded is not None
+            assert rounded.tolist() == expected.tolist()
+            assert optimal_fits._round_within(point, 8 * tie, GRID) is None
+            assert optimal_fits._round_within(point, float("nan"), GRID) is None
+
+
 def test_random_problems_are_rounded_alike_cold_and_warm() -> None:
     count_rounded_apart(300)
 

@@ -14,8 +14,8 @@ multiple is the nearest. This is proved, in two stages:
    (`_bound_slope_errors`). Where no weight lies that near to the middle between two multiples, the
    rounded weights are those of the minimum.
 2. **More digits.** Else the slope is computed with twice the digits, and Newton's steps go on,
-   until it is decided. A weight within 1e-20 of the middle counts as the middle, and goes to the
-   even multiple.
+   until it is decided. A weight within 2^-40 of the grid from the middle counts as the middle, in
+   both stages, and goes to the even multiple.
 
 Newton's steps take the slope from compiled code, whose sums have one order on every processor
 (``src/native/selection/dense_weights.cpp``), and the curvature from products of matrices, which
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.types import Bools, Floats, Ints
+    from hammemo._arrays.types import Floats, Ints
 
 GRID: Final = 2.0**-16
 """Weights that answer are multiples of this: far below their sampling errors, and far above the
@@ -54,7 +54,12 @@ TRIAL_GRID: Final = 2.0**-10
 """Weights of trials are multiples of this: losses of trials differ by more, and it is decided at
 once nearly always."""
 
-NOT_FOUND: Final = (ArithmeticError, np.linalg.LinAlgError)
+
+class MinimumNotFoundError(ArithmeticError):
+    """The minimum is out of reach."""
+
+
+NOT_FOUND: Final = (MinimumNotFoundError, np.linalg.LinAlgError)
 """Raised where doubles do not reach the minimum. No rows within `OptimalFits.can_fit` are known to
 raise it; a fit takes the steps of :class:`hammemo.votes.fitting.CompiledFits` then, and goes on."""
 
@@ -103,8 +108,10 @@ Factor: TypeAlias = tuple[Array, bool]
 _ROUNDOFF: Final = 2.0**-53
 """The relative error of an operation."""
 
-_TIE: Final = 1e-20
-"""A weight this near to the middle between two multiples counts as the middle."""
+_TIE: Final = 2.0**-40
+"""A weight this near to the middle between two multiples, as a share of the grid, counts as the
+middle: wider than what twice the digits leave open, and 2^13 times as wide as what a double can
+tell of a distance from the middle."""
 
 _PRECISE_ROUNDOFF: Final = 2.0**-100
 """The relative error of an operation with twice the digits, with room to spare."""
@@ -127,15 +134,20 @@ class OptimalFits(Cached):
     prior: Floats
     grid: float = GRID
 
+    @staticmethod
+    def has_few_weights(n_labels: int, n_features: int) -> bool:
+        """Return whether so many weights are few enough for Newton's steps."""
+        return n_labels * (n_features + 1) <= _MAX_WEIGHTS
+
     def can_fit(self, ridge: float) -> bool:
         """Return whether there is a minimum within reach of doubles, for a ridge or a stronger one.
 
         It depends on the rows alone. Weights are few enough for Newton's steps, features are those
         of trees and not arbitrarily large, and the ridge is not lost beside many copies of rows.
         """
-        n_weights = len(self.prior) * (self.n_features + 1)
-        is_small = n_weights <= _MAX_WEIGHTS and int(self.multiplicity.sum()) <= _MAX_COPIES
-        if not is_small or ridge < _LEAST_RIDGE:
+        is_small = self.has_few_weights(len(self.prior), self.n_features)
+        has_few_copies = int(self.multiplicity.sum()) <= _MAX_COPIES
+        if not is_small or not has_few_copies or ridge < _LEAST_RIDGE:
             return False
         return bool((np.abs(self.features) <= _LARGEST_FEATURE).all())  # False for NaN
 
@@ -474,8 +486,40 @@ def _round_if_proved(problem: _Problem, near: NearMinimum, grid: float) -> Float
     """Return the rounded minimum; None where it may lie on either side of a middle."""
     errors = _bound_slope_errors(problem, near.point)
     distance = (_norm(near.slope) + _norm(errors)) / problem.least_curvature
-    rounded = _round(DoubleDouble.from_doubles(near.point), grid)
-    return rounded.numbers if (rounded.margins > distance).all() else None
+    return _round_within(DoubleDouble.from_doubles(near.point), distance, grid)
+
+
+def _round_precisely(problem: _Problem, near: NearMinimum, grid: float) -> Floats:
+    """Return the rounded minimum, computed with twice the digits until it is decided."""
+    point = DoubleDouble.from_doubles(near.point)
+    # That of all rows: few rows may not show the way where some have many copies.
+    factor = problem.factor(problem.compute_curvature(near.point, len(problem.shares)))
+    for _ in range(_PRECISE_STEPS):
+        slope = compute_precise_slope(problem, point)
+        size = _norm(slope.high) + _bound_precise_errors(problem, point.high)
+        rounded = _round_within(point, size / problem.least_curvature, grid)
+        if rounded is not None:
+            return rounded
+        step = -cho_solve(factor, slope.high, check_finite=False)
+        point = point + DoubleDouble.from_doubles(step)
+    raise MinimumNotFoundError(
+        "weights have no minimum that twice the digits of a double would find"
+    )
+
+
+def _round_within(point: DoubleDouble, distance: float, grid: float) -> Floats | None:
+    """Return multiples of the grid for a point that is known to within a distance.
+
+    None where another point within the distance has other ones.
+    """
+    rounded = _round(point, grid)
+    tie = _TIE * grid
+    is_decided = np.abs(rounded.margins - tie) > distance + _ROUNDOFF * grid
+    if not is_decided.all():  # so it is for a distance that is no number
+        return None
+    below = np.floor(point.high / grid)
+    even = np.where(below % 2 == 0, below, below + 1) * grid
+    return np.where(rounded.margins < tie, even, rounded.numbers)
 
 
 class _Rounded(NamedTuple):
@@ -494,33 +538,6 @@ def _round(point: DoubleDouble, grid: float) -> _Rounded:
     nearest = nearest + np.where(rest > 0.5, 1.0, 0.0) - np.where(rest < -0.5, 1.0, 0.0)
     rest = (scaled.high - nearest) + scaled.low
     return _Rounded(nearest * grid, (0.5 - np.abs(rest)) * grid)
-
-
-def _round_precisely(problem: _Problem, near: NearMinimum, grid: float) -> Floats:
-    """Return the rounded minimum, computed with twice the digits until it is decided."""
-    point = DoubleDouble.from_doubles(near.point)
-    # That of all rows: few rows may not show the way where some have many copies.
-    factor = problem.factor(problem.compute_curvature(near.point, len(problem.shares)))
-    for _ in range(_PRECISE_STEPS):
-        slope = compute_precise_slope(problem, point)
-        size = _norm(slope.high) + _bound_precise_errors(problem, point.high)
-        distance = size / problem.least_curvature
-        rounded = _round(point, grid)
-        is_open = ~(rounded.margins > distance)  # of a distance that is no number, too
-        if not is_open.any():
-            return rounded.numbers
-        if distance < _TIE:
-            return _break_ties(point, rounded.numbers, is_open, grid)
-        step = -cho_solve(factor, slope.high, check_finite=False)
-        point = point + DoubleDouble.from_doubles(step)
-    raise ArithmeticError("weights have no minimum that twice the digits of a double would find")
-
-
-def _break_ties(point: DoubleDouble, numbers: Floats, is_tie: Bools, grid: float) -> Floats:
-    """Return rounded numbers with ties, in the middle between two multiples, at the even ones."""
-    below = np.floor(point.high / grid)
-    even = np.where(below % 2 == 0, below, below + 1) * grid
-    return np.where(is_tie, even, numbers)
 
 
 def _bound_slope_errors(problem: _Problem, point: Floats) -> Floats:

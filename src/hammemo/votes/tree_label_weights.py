@@ -219,20 +219,10 @@ def _fit_options(
     features: NDArray[np.float32], rows: TreeRows, inside: Ints, prior: Floats
 ) -> list[FittedWeights]:
     """Return the weights of each option: shared ones first, then those of each label from there."""
+    minima = _fit_options_to_minima(features, rows, inside, prior)
+    if minima is not None:
+        return minima
     even = np.full(features.shape[2], 1.0 / features.shape[2])
-    optimal = OptimalFits(
-        features=features[:, inside],
-        labels=rows.labels[inside],
-        multiplicity=rows.multiplicity[inside],
-        prior=prior,
-        grid=TRIAL_GRID,
-    )
-    if optimal.can_fit(_RIDGE):
-        with suppress(*NOT_FOUND):
-            shared = optimal.fit(start=even, ridge=_RIDGE, per_label=False)
-            ridges = [option.ridge for option in _OPTIONS if option.per_label]
-            return [shared, *optimal.fit_ridges(start=shared.shared, ridges=ridges)]
-
     fits = CompiledFits.from_features(
         features,
         labels=rows.labels,
@@ -248,6 +238,31 @@ def _fit_options(
         return fits.fit(start=shared.shared, ridge=option.ridge, per_label=True, steps=_TRIAL_STEPS)
 
     return in_threads(fit_option, _OPTIONS)
+
+
+def _fit_options_to_minima(
+    features: NDArray[np.float32], rows: TreeRows, inside: Ints, prior: Floats
+) -> list[FittedWeights] | None:
+    """Return the weights of each option at the minimum of its loss; None where it is not found."""
+    n_features = features.shape[2]
+    if not OptimalFits.has_few_weights(len(prior), n_features):
+        return None  # before features are copied
+    fits = OptimalFits(
+        features=features[:, inside],
+        labels=rows.labels[inside],
+        multiplicity=rows.multiplicity[inside],
+        prior=prior,
+        grid=TRIAL_GRID,
+    )
+    if not fits.can_fit(_RIDGE):
+        return None
+    even = np.full(n_features, 1.0 / n_features)
+    ridges = [option.ridge for option in _OPTIONS if option.per_label]
+    try:
+        shared = fits.fit(start=even, ridge=_RIDGE, per_label=False)
+        return [shared, *fits.fit_ridges(start=shared.shared, ridges=ridges)]
+    except NOT_FOUND:
+        return None
 
 
 def _compute_scores(features: NDArray[np.float32], weights: FittedWeights, prior: Floats) -> Floats:
